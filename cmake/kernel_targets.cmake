@@ -1,0 +1,62 @@
+# onnxfuse_add_kernels(<objects>): compiles every custom_ops/<op>/kernel_cpu*.cc once per instruction set and sets
+# <objects> to the objects, to be linked into a library or a test:
+#
+#   include(cmake/kernel_targets.cmake)
+#   onnxfuse_add_kernels(kernel_objects)
+#   target_sources(onnxfuse_ops PRIVATE ${kernel_objects})
+#
+# Sources include headers from the repository root ("custom_ops/_runtime/simd.h"). See custom_ops/_runtime/dispatch.h
+# for what a kernel_cpu.cc looks like. No fast-math, and no contraction of a*b+c: a fused multiply-add is written Fma.
+
+set(ONNXFUSE_KERNEL_OPTIONS "" CACHE STRING "Further compile options for the kernels, such as -fsanitize=address")
+
+function(onnxfuse_isa_options isa result)
+  if(isa STREQUAL "avx512")
+    if(MSVC)
+      set(options /arch:AVX512)
+    else()
+      set(options -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+    endif()
+  elseif(isa STREQUAL "avx2")
+    if(MSVC)
+      set(options /arch:AVX2)
+    else()
+      set(options -mavx2 -mfma -mf16c)
+    endif()
+  else()
+    set(options "")
+  endif()
+  set(${result} ${options} PARENT_SCOPE)
+endfunction()
+
+function(onnxfuse_add_kernels objects)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/custom_ops/*/kernel_cpu*.cc")
+  set(isas baseline)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND NOT CMAKE_OSX_ARCHITECTURES MATCHES "arm64")
+    list(APPEND isas avx2 avx512)
+  endif()
+  set(found "")
+  set(level 0)
+  foreach(isa IN LISTS isas)
+    set(target onnxfuse_kernels_${isa})
+    onnxfuse_isa_options(${isa} isa_options)
+    add_library(${target} OBJECT ${sources})
+    target_compile_features(${target} PRIVATE cxx_std_20)
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_compile_definitions(${target} PRIVATE ONNXFUSE_ISA_LEVEL=${level} ONNXFUSE_TARGET_NAMESPACE=${isa})
+    if("avx512" IN_LIST isas)
+      target_compile_definitions(${target} PRIVATE ONNXFUSE_X86_KERNELS=1)
+    endif()
+    if(MSVC)
+      target_compile_options(${target} PRIVATE /O2 /fp:precise ${isa_options} ${ONNXFUSE_KERNEL_OPTIONS})
+    else()
+      target_compile_options(${target} PRIVATE -O3 -Wall -Wextra -ffp-contract=off -fno-math-errno -fno-exceptions
+                                               -fno-rtti ${isa_options} ${ONNXFUSE_KERNEL_OPTIONS})
+    endif()
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                               VISIBILITY_INLINES_HIDDEN ON)
+    list(APPEND found $<TARGET_OBJECTS:${target}>)
+    math(EXPR level "${level} + 1")
+  endforeach()
+  set(${objects} ${found} PARENT_SCOPE)
+endfunction()
