@@ -82,7 +82,7 @@ class Expr:
             return _collect({m: f * other for m, f in self.terms.items()})
         terms: _Terms = {}
         if len(self.terms) * len(other.terms) > SIZE_LIMIT:
-            return fresh("product")
+            return _beyond_limit("product")
         for left, a in self.terms.items():
             for right, b in other.terms.items():
                 monomial = _times(left, right)
@@ -274,6 +274,11 @@ def _is_nonnegative_within(dim: Dim, depth: int) -> bool:
     return all(f >= 0 and all(a.is_nonnegative for a in m) for m, f in dim.terms.items()) or _is_bounded(dim, depth)
 
 
+def _beyond_limit(hint: str) -> Expr:
+    """A number equal to no other, of any sign: what stands for an expression that grew too large."""
+    return _expr(_Atom("fresh", hint, (), object(), is_nonnegative=False))
+
+
 def _expr(atom: _Atom) -> Expr:
     return Expr({(atom,): 1})
 
@@ -291,7 +296,7 @@ def _collect(terms: _Terms) -> Dim:
     if len(kept) == 1 and () in kept:
         return kept[()]
     result = Expr(kept)
-    return result if result.size <= SIZE_LIMIT else fresh("sum")
+    return result if result.size <= SIZE_LIMIT else _beyond_limit("sum")
 
 
 def _times(a: _Monomial, b: _Monomial) -> _Monomial:
@@ -316,7 +321,7 @@ def _commutative(kind: str, a: Dim, b: Dim) -> Dim:
 
 def _atom(kind: str, text: str, args: tuple[Dim, ...], *, is_nonnegative: bool) -> Dim:
     atom = _Atom(kind, text, args, is_nonnegative=is_nonnegative)
-    return _expr(atom) if atom.size <= SIZE_LIMIT else fresh(kind)
+    return _expr(atom) if atom.size <= SIZE_LIMIT else _beyond_limit(kind)
 
 
 def _without(monomial: _Monomial, part: _Monomial) -> _Monomial | None:
@@ -360,20 +365,20 @@ def _floor_divide(a: Dim, b: Dim) -> Dim:
     exact = divide(a, b)
     if exact is not None:
         return exact
-    if isinstance(b, int) and b < 0:
-        return _floor_divide(-a, -b)
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    whole: Dim = 0
-    if isinstance(b, int):
-        a, b = _merge_nested(a, b)
-        whole = _collect({m: f // b for m, f in _terms(a).items()})
-        a = _collect({m: f % b for m, f in _terms(a).items()})
     a, b = _reduce(a, b)
-    if isinstance(a, int) and isinstance(b, int):
-        return whole + a // b
+    if not isinstance(b, int):
+        return _quotient_atom(a, b)
+    if b < 0:
+        a, b = -a, -b
+    a, b = _merge_nested(a, b)
+    whole = _collect({m: f // b for m, f in _terms(a).items()})
+    rest, b = _reduce(_collect({m: f % b for m, f in _terms(a).items()}), b)
+    return whole + (rest // b if isinstance(rest, int) else _quotient_atom(rest, b))
+
+
+def _quotient_atom(a: Dim, b: Dim) -> Dim:
     nonnegative = is_nonnegative(a) and is_nonnegative(b)
-    return whole + _atom("//", f"{_factor_text(a)}//{_factor_text(b)}", (a, b), is_nonnegative=nonnegative)
+    return _atom("//", f"{_factor_text(a)}//{_factor_text(b)}", (a, b), is_nonnegative=nonnegative)
 
 
 def _merge_nested(a: Dim, b: int) -> tuple[Dim, int]:
