@@ -1,0 +1,242 @@
+"""ONNX Runtime, asked politely: sessions with our operator library, and its refusals in clear words.
+
+ONNX Runtime is imported when the first session is made, never by `import onnxfuse`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper
+
+import onnxfuse
+from onnxfuse import graph
+from onnxfuse.errors import ModelError, OnnxFuseError, RuntimeMissingError
+from onnxfuse.op import DOMAIN
+
+Source: TypeAlias = "str | Path | onnx.ModelProto"
+Feeds: TypeAlias = "dict[str, Any]"  # by input name; tensors are arrays
+
+LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+PROTO_LIMIT = 2**31 - 1  # bytes; protobuf writes no larger message
+SILENT = 4  # ONNX Runtime log severity: what goes wrong is told by our errors
+NO_SUCH_OP = ("is not a registered function/op", "No Op registered for")
+
+
+def library_path() -> Path:
+    """Return where our operator library lies. Raises RuntimeMissingError if it has not been built."""
+    name = f"libonnxfuse_ops{LIBRARY_SUFFIX}"
+    folders = [Path(folder) / "lib" for folder in onnxfuse.__path__]
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    places = " or ".join(map(str, folders))
+    raise RuntimeMissingError(
+        f"onnxfuse: the operator library {name} must lie in {places}; it does not. Build it with `pip install .` in the source tree, or install a wheel"
+    )
+
+
+def require_onnxruntime() -> ModuleType:
+    """Return the module `onnxruntime`. Raises RuntimeMissingError, naming the command to run, if none is installed."""
+    try:
+        module = importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise RuntimeMissingError(
+            f'ONNX Runtime cannot be imported ({error}). Run `pip install "onnxfuse[cpu]"`, or `pip install "onnxfuse[gpu]"` for CUDA; '
+            "the two exclude each other"
+        ) from None
+    if not hasattr(module, "InferenceSession"):  # what is left of a folder when one of the two was uninstalled over the other
+        raise RuntimeMissingError(
+            "ONNX Runtime is installed in part only: the module has no InferenceSession. Uninstall onnxruntime and onnxruntime-gpu, then install one of them"
+        )
+    return module
+
+
+def default_providers() -> list[str]:
+    """CUDA where this ONNX Runtime has it, then the CPU."""
+    available = require_onnxruntime().get_available_providers()
+    return [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
+
+
+def session(
+    source: Source,
+    providers: Sequence[str] | None = None,
+    *,
+    optimizations: bool = True,
+    libraries: Sequence[str | Path] = (),
+    threads: int | None = None,
+    register: bool = True,
+    options: Any = None,
+    folder: Path | None = None,
+) -> Any:
+    """Return an InferenceSession. Our library is registered if the model has nodes of our domain and `register` holds.
+
+    source: a path, or a proto; a proto has at most 2 GB, and its external data is looked for in `folder`.
+    providers: None stands for `default_providers()`. options: SessionOptions to add to; they are changed.
+    Raises RuntimeMissingError (no ONNX Runtime, no library, or operators that no library given has), ModelError (not loadable).
+    """
+    runtime = require_onnxruntime()
+    options = options if options is not None else runtime.SessionOptions()
+    options.log_severity_level = SILENT
+    levels = runtime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimizations else levels.ORT_DISABLE_ALL
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = threads
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.resolve()))
+    proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
+    needed = [*libraries, *([library_path()] if register and has_own_ops(proto) else [])]
+    _register(options, needed)
+    content = _content(source)
+    providers = list(providers) if providers is not None else default_providers()
+    try:
+        return runtime.InferenceSession(content, options, providers=providers)
+    except Exception as error:  # ONNX Runtime's own exceptions share no base but this
+        raise _refusal(error, source, proto, needed) from error
+
+
+def run(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
+    """Return the outputs in the order of the session. Tensors of bfloat16 and float8 go in and out as ml_dtypes arrays.
+
+    Raises whatever ONNX Runtime raises when it refuses the feeds.
+    """
+    runtime = require_onnxruntime()
+    exotic = [o for o in (*session.get_inputs(), *session.get_outputs()) if "bfloat16" in o.type or "float8" in o.type]
+    if not exotic:
+        return list(session.run(None, dict(feeds)))
+    quiet = runtime.RunOptions()
+    quiet.log_severity_level = SILENT
+    values = {name: _ort_value(runtime, value) for name, value in feeds.items()}
+    return [_array(value) for value in session.run_with_ort_values(None, values, quiet)]
+
+
+def has_own_ops(model: onnx.ModelProto) -> bool:
+    """Whether a node of our domain stands anywhere in the model."""
+    return any(node.domain == DOMAIN for node in all_nodes(model))
+
+
+def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node: of the graph, of the bodies of its control flow, and of model-local functions."""
+    yield from _nodes(model.graph.node)
+    for function in model.functions:
+        yield from _nodes(function.node)
+
+
+def label(source: Source) -> str:
+    """What the user knows a model by."""
+    return f"model '{source.graph.name}'" if isinstance(source, onnx.ModelProto) else str(source)
+
+
+def first_line(error: Exception) -> str:
+    """The gist of an error of ONNX Runtime, without its own source paths."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def unregistered(model: onnx.ModelProto, libraries: Sequence[str | Path]) -> dict[str, list[str]]:
+    """Return the operators that ONNX Runtime with these libraries does not know, by domain."""
+    known = {(f.domain, f.name) for f in model.functions}
+    versions = {o.domain: o.version for o in model.opset_import}
+    for function in model.functions:
+        versions.update({o.domain: o.version for o in function.opset_import if o.domain not in versions})
+    missing: dict[str, list[str]] = {}
+    for domain, op_type in sorted({(n.domain, n.op_type) for n in all_nodes(model)} - known):
+        if not _is_registered(domain, op_type, versions, libraries):
+            missing.setdefault(domain or "ai.onnx", []).append(op_type)
+    return missing
+
+
+def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+            for body in bodies:
+                yield from _nodes(body.node)
+
+
+def _register(options: Any, libraries: Sequence[str | Path]) -> None:
+    for library in libraries:
+        try:
+            options.register_custom_ops_library(str(library))
+        except Exception as error:  # see `session`
+            raise RuntimeMissingError(
+                f"{library}: must be a custom-op library that ONNX Runtime can load; {first_line(error)}. "
+                "Check the path, and that it was built for this machine and this version of ONNX Runtime"
+            ) from error
+
+
+def _content(source: Source) -> str | bytes:
+    if not isinstance(source, onnx.ModelProto):
+        return str(source)
+    if source.ByteSize() > PROTO_LIMIT:
+        raise ModelError(f"{label(source)}: holds {source.ByteSize():,} bytes, more than the 2 GB of one message. Save it with external data and give the path")
+    return source.SerializeToString()
+
+
+def _refusal(error: Exception, source: Source, model: onnx.ModelProto, libraries: Sequence[str | Path]) -> OnnxFuseError:
+    """The error to raise for what ONNX Runtime said when it was to load a model."""
+    text = first_line(error)
+    if any(words in text for words in NO_SUCH_OP):
+        missing = unregistered(model, libraries)
+        if missing:
+            names = "; ".join(f"{domain}: {', '.join(ops)}" for domain, ops in missing.items())
+            return RuntimeMissingError(
+                f"{label(source)}: ONNX Runtime does not know these operators: {names}. "
+                "Give the library that has them with --library OTHER_OPS.so, or skip the comparison with --no-verify"
+            )
+    if "NOT_IMPLEMENTED" in text:
+        return RuntimeMissingError(
+            f"{label(source)}: ONNX Runtime has no kernel on this device for one of its operators: {text}. "
+            "Run it on the device and types that it was made for, or skip the comparison with --no-verify"
+        )
+    if "xternal data" in text:
+        return ModelError(f"{label(source)}: its external data cannot be read: {text}. Put the data files back beside the model")
+    return ModelError(f"{label(source)}: ONNX Runtime cannot load it: {text}. Check it with `python -m onnx.checker`, or install another ONNX Runtime")
+
+
+def _is_registered(domain: str, op_type: str, versions: Mapping[str, int], libraries: Sequence[str | Path]) -> bool:
+    """Ask ONNX Runtime itself, with a model of this one node: what else is wrong with that model does not matter."""
+    runtime = require_onnxruntime()
+    tensor = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+    node = helper.make_node(op_type, ["x"], ["y"], domain=domain)
+    body = helper.make_graph([node], "probe", [helper.make_value_info("x", tensor)], [helper.make_value_info("y", tensor)])
+    imports = {domain: versions.get(domain, 1), "": versions.get("", 17)}
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid(d, v) for d, v in imports.items()], ir_version=8)
+    options = runtime.SessionOptions()
+    options.log_severity_level = SILENT
+    _register(options, libraries)
+    try:
+        runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # see `session`
+        return not any(words in str(error) for words in NO_SUCH_OP)
+    return True
+
+
+def _ort_value(runtime: ModuleType, value: Any) -> Any:
+    kind = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
+    if value.dtype.isbuiltin == 1:
+        return runtime.OrtValue.ortvalue_from_numpy(value)
+    bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}")
+    return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, kind)
+
+
+def _array(value: Any) -> Any:
+    if not value.is_tensor():
+        return value.numpy()
+    dtype = helper.tensor_dtype_to_np_dtype(value.element_type())
+    if dtype.isbuiltin == 1:
+        return value.numpy()
+    shape = tuple(value.shape())
+    data = ctypes.string_at(value.data_ptr(), math.prod(shape) * dtype.itemsize)
+    return np.frombuffer(data, dtype).reshape(shape).copy()
