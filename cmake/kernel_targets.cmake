@@ -1,5 +1,5 @@
-# onnxfuse_add_kernels(<objects>): compiles every custom_ops/<op>/kernel_cpu*.cc once per instruction set and sets
-# <objects> to the objects, to be linked into a library or a test:
+# onnxfuse_add_kernels(<objects> [<source>...]): compiles kernels once per instruction set and sets <objects> to the
+# object files, to be linked into a library or a test. Without sources: every custom_ops/<op>/kernel_cpu*.cc there is.
 #
 #   include(cmake/kernel_targets.cmake)
 #   onnxfuse_add_kernels(kernel_objects)
@@ -9,6 +9,7 @@
 # for what a kernel_cpu.cc looks like. No fast-math, and no contraction of a*b+c: a fused multiply-add is written Fma.
 
 set(ONNXFUSE_KERNEL_OPTIONS "" CACHE STRING "Further compile options for the kernels, such as -fsanitize=address")
+get_filename_component(ONNXFUSE_SOURCE_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
 function(onnxfuse_isa_options isa result)
   if(isa STREQUAL "avx512")
@@ -29,30 +30,42 @@ function(onnxfuse_isa_options isa result)
   set(${result} ${options} PARENT_SCOPE)
 endfunction()
 
+function(onnxfuse_kernel_options result)
+  if(MSVC)
+    set(options /O2 /fp:precise)
+  else()
+    set(options -O3 -Wall -Wextra -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # GCC's own AVX-512 headers set off these two (GCC bug 105593).
+      list(APPEND options -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
+  endif()
+  set(${result} ${options} ${ONNXFUSE_KERNEL_OPTIONS} PARENT_SCOPE)
+endfunction()
+
 function(onnxfuse_add_kernels objects)
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/custom_ops/*/kernel_cpu*.cc")
+  set(sources ${ARGN})
+  if(NOT sources)
+    file(GLOB sources CONFIGURE_DEPENDS "${ONNXFUSE_SOURCE_ROOT}/custom_ops/*/kernel_cpu*.cc")
+  endif()
   set(isas baseline)
+  set(definitions "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND NOT CMAKE_OSX_ARCHITECTURES MATCHES "arm64")
     list(APPEND isas avx2 avx512)
+    set(definitions ONNXFUSE_X86_KERNELS=1)
   endif()
   set(found "")
   set(level 0)
   foreach(isa IN LISTS isas)
-    set(target onnxfuse_kernels_${isa})
+    set(target ${objects}_${isa})
     onnxfuse_isa_options(${isa} isa_options)
+    onnxfuse_kernel_options(options)
     add_library(${target} OBJECT ${sources})
     target_compile_features(${target} PRIVATE cxx_std_20)
-    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
-    target_compile_definitions(${target} PRIVATE ONNXFUSE_ISA_LEVEL=${level} ONNXFUSE_TARGET_NAMESPACE=${isa})
-    if("avx512" IN_LIST isas)
-      target_compile_definitions(${target} PRIVATE ONNXFUSE_X86_KERNELS=1)
-    endif()
-    if(MSVC)
-      target_compile_options(${target} PRIVATE /O2 /fp:precise ${isa_options} ${ONNXFUSE_KERNEL_OPTIONS})
-    else()
-      target_compile_options(${target} PRIVATE -O3 -Wall -Wextra -ffp-contract=off -fno-math-errno -fno-exceptions
-                                               -fno-rtti ${isa_options} ${ONNXFUSE_KERNEL_OPTIONS})
-    endif()
+    target_include_directories(${target} PRIVATE "${ONNXFUSE_SOURCE_ROOT}")
+    target_compile_definitions(${target} PRIVATE ${definitions} ONNXFUSE_ISA_LEVEL=${level}
+                                                 ONNXFUSE_TARGET_NAMESPACE=${isa})
+    target_compile_options(${target} PRIVATE ${options} ${isa_options})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                VISIBILITY_INLINES_HIDDEN ON)
     list(APPEND found $<TARGET_OBJECTS:${target}>)
