@@ -1,0 +1,99 @@
+"""One kernel call as the model sees it: how much it computes and how much it moves, with no device in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["pointwise", "reduction", "matmul", "attention", "layout", "other"]
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """The matrix product inside a kernel: `batch` products of [m, k] with [k, n]."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for every product."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler said of a real kernel; replaces the estimates."""
+
+    registers: int
+    smem: int = 0  # bytes a block, static and dynamic
+    threads: int = 256  # per block
+    spill_bytes: int = 0  # local memory of one thread
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kernel call. Bytes are what the kernel must move at least once; all counts are exact integers."""
+
+    name: str
+    flops: int  # scalar operations of every kind, as the op's definition spells them
+    special: int  # exp, log, tanh, erf and the like, evaluated once each
+    bytes_read: int
+    bytes_written: int
+    kind: Kind
+    elements: int  # outputs that threads are laid over
+    dtype: str  # ONNX type name of what is computed: float, float16, ...
+    parts: tuple[tuple[str, int], ...] = ()  # scalar work: (ONNX op, elements it is applied to)
+    gemm_flops: int = 0  # the part of `flops` that matrix units do
+    gemm: Gemm | None = None  # its shape, where it is a single product
+    nodes: int = 1  # ONNX nodes inside
+    launches: int = 1  # kernels a GPU starts: 0 for a view
+    operands: int = 2  # tensors read and written
+    fused: bool = False  # runs in our kernel, not in the runtime's own
+    blocks: int = 0  # thread blocks of the grid; 0: derived
+    reread_bytes: int = 0  # read again after the first time
+    resident_bytes: int = 0  # the part of bytes_read that a cache still holds, as just produced
+    run_bytes: int = 0  # contiguous bytes of one access; 0: whole rows
+    vector: int = 4  # elements a thread holds of each operand
+    live: int = 2  # operands whose values a thread holds at the same time
+    compiled: Compiled | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is read and written once."""
+        return self.bytes_read + self.bytes_written
+
+
+def fuse(
+    name: str, parts: Sequence[Work], *, bytes_read: int, bytes_written: int, operands: int = 0, nodes: int = 0, kind: Kind | None = None
+) -> Work:
+    """One fused kernel that computes all of `parts` but moves only its own inputs and outputs.
+
+    `operands` 0 stands for one per part and one more; `nodes` 0 for the sum over the parts.
+    """
+    heaviest = max(parts, key=lambda part: (_WEIGHT[part.kind], part.gemm_flops))
+    operands = operands or len(parts) + 1
+    return replace(
+        heaviest,
+        name=name,
+        flops=sum(part.flops for part in parts),
+        special=sum(part.special for part in parts),
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
+        kind=kind or heaviest.kind,
+        elements=max(part.elements for part in parts),
+        parts=tuple(scalar for part in parts for scalar in part.parts),
+        gemm_flops=sum(part.gemm_flops for part in parts),
+        nodes=nodes or sum(part.nodes for part in parts),
+        launches=1,
+        operands=operands,
+        fused=True,
+        live=max(1, operands - 1),
+        resident_bytes=0,
+    )
+
+
+_WEIGHT = {"other": 0, "layout": 0, "pointwise": 1, "reduction": 2, "matmul": 3, "attention": 4}
