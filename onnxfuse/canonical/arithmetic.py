@@ -1,0 +1,237 @@
+"""Canonical forms of arithmetic, casts, reductions and matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import onnx
+
+from onnxfuse.canonical.view import FLOATS, View, axes_of, handles, is_float, negative_axis, plain_attributes, size_of
+from onnxfuse.graph import Node, Value
+from onnxfuse.layout import transpose
+from onnxfuse.term import NUMBER, Term
+
+Terms = list[Term | None] | None
+
+
+@handles("Identity")
+def _identity(view: View, node: Node) -> Terms:
+    return [view.term(node.inputs[0])]
+
+
+@handles("Dropout")
+def _dropout(view: View, node: Node) -> Terms:
+    """In inference Dropout passes its input on; training_mode (opset 12) must be absent or false."""
+    training = node.input(2)
+    if training is not None and (view.graph.constant_tensor(training) is None or training.elements not in ((0,), None)):
+        return None
+    if training is not None and not _is_false(training):
+        return None
+    return [view.term(node.inputs[0]), None]
+
+
+def _is_false(value: Value) -> bool:
+    tensor = value.graph.constant_tensor(value)
+    return tensor is not None and not onnx.numpy_helper.to_array(tensor).any()
+
+
+@handles("Cast", "CastLike")
+def _cast(view: View, node: Node) -> Terms:
+    source, target = node.inputs[0], node.outputs[0]
+    term = view.term(source)
+    if source is None or target is None or term is None:
+        return None
+    if source.dtype in FLOATS and target.dtype in FLOATS or source.dtype == target.dtype != 0:
+        return [term]
+    if term.op == NUMBER and target.dtype in FLOATS:
+        return [term]
+    return [view.algebra.plain("Cast", (term,), {"to": "float" if target.dtype in FLOATS else target.dtype})]
+
+
+@handles("Add", "Sub")
+def _add(view: View, node: Node) -> Terms:
+    if not is_float(node.outputs[0]):
+        return None
+    a, b = view.args(node)
+    flatten = (view.opened(node.inputs[0]), view.opened(node.inputs[1]))
+    total = view.algebra.add if node.op == "Add" else view.algebra.subtract
+    return [total(a, b, flatten=flatten)]
+
+
+@handles("Sum")
+def _sum(view: View, node: Node) -> Terms:
+    if not is_float(node.outputs[0]):
+        return None
+    total, *rest = view.args(node)
+    for term, value in zip(rest, node.inputs[1:], strict=True):
+        total = view.algebra.add(total, term, flatten=(True, view.opened(value)))
+    return [total]
+
+
+@handles("Mul")
+def _mul(view: View, node: Node) -> Terms:
+    return [view.algebra.multiply(*view.args(node))] if is_float(node.outputs[0]) else None
+
+
+@handles("Div")
+def _div(view: View, node: Node) -> Terms:
+    return [view.algebra.divide(*view.args(node))] if is_float(node.outputs[0]) else None
+
+
+@handles("Neg")
+def _neg(view: View, node: Node) -> Terms:
+    return [view.algebra.negate(view.args(node)[0])] if is_float(node.outputs[0]) else None
+
+
+@handles("Reciprocal")
+def _reciprocal(view: View, node: Node) -> Terms:
+    return [view.algebra.divide(view.algebra.number(1.0), view.args(node)[0])]
+
+
+@handles("Sqrt")
+def _sqrt(view: View, node: Node) -> Terms:
+    return [view.algebra.power(view.args(node)[0], 0.5)]
+
+
+@handles("Pow")
+def _pow(view: View, node: Node) -> Terms:
+    base, exponent = view.args(node)
+    if not is_float(node.outputs[0]) or exponent.op != NUMBER or exponent.coefficient == 0:
+        return None
+    return [view.algebra.power(base, exponent.coefficient)]
+
+
+@handles("Clip", "Relu6")
+def _clip(view: View, node: Node) -> Terms:
+    bounds = {"min": -math.inf, "max": math.inf}
+    for position, name in enumerate(bounds, start=1):
+        if name in node.attributes:
+            bounds[name] = float(node.attributes[name])
+        elif (value := node.input(position)) is not None:
+            number = view.number(value)
+            if number is None:
+                return None
+            bounds[name] = number
+    return [view.algebra.operation("Clip", view.args(node)[:1], bounds)]
+
+
+@handles("HardSigmoid")
+def _hard_sigmoid(view: View, node: Node) -> Terms:
+    attributes = plain_attributes(node) or {}
+    slope, offset = attributes["alpha"], attributes["beta"]
+    inner = view.algebra.add(view.algebra.scale(view.args(node)[0], slope), view.algebra.number(offset)) if offset else view.args(node)[0]
+    return [view.algebra.operation("Clip", (inner,), {"min": 0.0, "max": 1.0})]
+
+
+@handles("HardSwish")
+def _hard_swish(view: View, node: Node) -> Terms:
+    return [view.algebra.plain("HardSwish", view.args(node))]
+
+
+@handles("Swish")
+def _swish(view: View, node: Node) -> Terms:
+    return [view.algebra.plain("Swish", view.args(node), {"alpha": float(node.attributes.get("alpha", 1.0))})]
+
+
+def _mean_of(view: View, node: Node, term: Term) -> Term | None:
+    """The mean of `term`, a function of the node's input, over the node's axes."""
+    axes = axes_of(node, view)
+    if axes is None:
+        return None
+    if not axes:
+        if node.attributes.get("noop_with_empty_axes", 0) or node.inputs[0] is None or node.inputs[0].rank is None:
+            return None
+        axes = tuple(range(-node.inputs[0].rank, 0))
+    return view.algebra.operation("Mean", (term,), {"axes": axes, "keepdims": bool(node.attributes.get("keepdims", 1))})
+
+
+@handles("ReduceMean")
+def _reduce_mean(view: View, node: Node) -> Terms:
+    return [_mean_of(view, node, view.args(node)[0])]
+
+
+def _scaled_mean(of: Callable[[View, Term], Term], root: bool = False) -> Callable[[View, Node], Terms]:
+    """A sum over axes of known size as that size times the mean."""
+
+    def handler(view: View, node: Node) -> Terms:
+        axes = axes_of(node, view)
+        size = size_of(node.inputs[0], axes) if axes is not None else None
+        if not is_float(node.inputs[0]):
+            return None
+        if not isinstance(size, int) or size == 0:
+            return [_plain_sum(view, node, of(view, view.args(node)[0]))] if not root else None
+        mean = _mean_of(view, node, of(view, view.args(node)[0]))
+        if mean is None:
+            return None
+        total = view.algebra.scale(mean, float(size))
+        return [view.algebra.power(total, 0.5) if root else total]
+
+    return handler
+
+
+def _plain_sum(view: View, node: Node, term: Term) -> Term | None:
+    axes = axes_of(node, view)
+    if not axes:
+        return None
+    return view.algebra.operation("ReduceSum", (term,), {"axes": axes, "keepdims": bool(node.attributes.get("keepdims", 1))})
+
+
+def _is_exp(view: View, node: Node) -> bool:
+    term = view.term(node.inputs[0])
+    return term is not None and term.op == "Exp"
+
+
+@handles("ReduceSum")
+def _reduce_sum(view: View, node: Node) -> Terms:
+    if _is_exp(view, node):  # the denominator of a softmax
+        return [_plain_sum(view, node, view.args(node)[0])]
+    return _scaled_mean(lambda _, t: t)(view, node)
+
+
+handles("ReduceSumSquare")(_scaled_mean(lambda view, t: view.algebra.power(t, 2.0)))
+handles("ReduceL2")(_scaled_mean(lambda view, t: view.algebra.power(t, 2.0), root=True))
+
+
+@handles("ReduceMax")
+def _reduce_max(view: View, node: Node) -> Terms:
+    axes = axes_of(node, view)
+    if not axes:
+        return None
+    return [view.algebra.plain("ReduceMax", view.args(node)[:1], {"axes": axes, "keepdims": bool(node.attributes.get("keepdims", 1))})]
+
+
+@handles("Softmax")
+def _softmax(view: View, node: Node) -> Terms:
+    """Below opset 13 softmax runs over all axes from `axis` on (default 1); they agree for the last axis."""
+    old = view.graph.opset < 13
+    axis = negative_axis(node.attributes.get("axis", 1 if old else -1), node.inputs[0])
+    if axis is None or (old and axis != -1):
+        return None
+    return [view.algebra.operation("Softmax", view.args(node), {"axis": axis})]
+
+
+@handles("MatMul")
+def _matmul(view: View, node: Node) -> Terms:
+    return [view.algebra.operation("MatMul", view.args(node))] if is_float(node.outputs[0]) else None
+
+
+@handles("Gemm")
+def _gemm(view: View, node: Node) -> Terms:
+    """alpha * A' B' + beta * C"""
+    operands = [_transposed(view, value, node.attributes.get(f"trans{name}", 0)) for name, value in zip("AB", node.inputs[:2], strict=True)]
+    if None in operands or not is_float(node.outputs[0]):
+        return None
+    a, b = (t for t in operands if t is not None)
+    result = view.algebra.scale(view.algebra.operation("MatMul", (a, b)), float(node.attributes.get("alpha", 1.0)) or 1.0)
+    bias, beta = view.term(node.input(2)), float(node.attributes.get("beta", 1.0))
+    if node.attributes.get("alpha", 1.0) == 0 or (bias is not None and beta == 0):
+        return None
+    return [result if bias is None else view.algebra.add(result, view.algebra.scale(bias, beta), flatten=(True, False))]
+
+
+def _transposed(view: View, value: Value | None, flag: int) -> Term | None:
+    if not flag:
+        return view.term(value)
+    terms = view.view(view.layout(value), lambda layout: transpose(layout, (1, 0)))
+    return terms[0] if terms else None

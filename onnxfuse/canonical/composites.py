@@ -1,0 +1,96 @@
+"""Standard and contrib ops that are compositions, taken apart so that one rule sees them and their spellings."""
+
+from __future__ import annotations
+
+from onnxfuse.canonical.view import View, handles, negative_axis, size_of
+from onnxfuse.graph import Node, Value
+from onnxfuse.term import Term
+
+Terms = list[Term | None] | None
+MICROSOFT = "com.microsoft"
+
+
+def _affine(view: View, norm: Term, scale: Value | None, bias: Value | None) -> Term:
+    result = norm
+    if (weight := view.term(scale)) is not None:
+        result = view.algebra.multiply(result, weight)
+    if (shift := view.term(bias)) is not None:
+        result = view.algebra.add(result, shift, flatten=(True, False))
+    return result
+
+
+def _trailing(node: Node) -> tuple[int, ...] | None:
+    axis = negative_axis(node.attributes.get("axis", -1), node.inputs[0])
+    return None if axis is None else tuple(range(axis, 0))
+
+
+@handles("LayerNormalization")
+def _layer_norm(view: View, node: Node) -> Terms:
+    axes = _trailing(node)
+    if axes is None or node.attributes.get("stash_type", 1) != 1:
+        return None
+    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    norm = view.algebra.plain("LayerNormalization", view.args(node)[:1], {"axes": axes, "epsilon": epsilon})
+    return [_affine(view, norm, node.input(1), node.input(2)), None, None]
+
+
+@handles("RMSNormalization", "SimplifiedLayerNormalization")
+def _rms_norm(view: View, node: Node) -> Terms:
+    axes = _trailing(node)
+    if axes is None or node.attributes.get("stash_type", 1) != 1:
+        return None
+    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    norm = view.algebra.plain("RMSNormalization", view.args(node)[:1], {"axes": axes, "epsilon": epsilon})
+    return [_affine(view, norm, node.input(1), None), None]
+
+
+@handles("Gelu")
+def _gelu(view: View, node: Node) -> Terms:
+    approximate = node.attributes.get("approximate", "none")
+    return [view.algebra.plain("Gelu", view.args(node), {"approximate": str(approximate)})]
+
+
+@handles("Gelu", "BiasGelu", domain=MICROSOFT)
+def _contrib_gelu(view: View, node: Node) -> Terms:
+    return _biased_gelu(view, node, "none")
+
+
+@handles("FastGelu", domain=MICROSOFT)
+def _fast_gelu(view: View, node: Node) -> Terms:
+    return _biased_gelu(view, node, "tanh")
+
+
+def _biased_gelu(view: View, node: Node, approximate: str) -> Terms:
+    x, bias = view.term(node.inputs[0]), view.term(node.input(1))
+    if x is None:
+        return None
+    total = x if bias is None else view.algebra.add(x, bias, flatten=(view.opened(node.inputs[0]), False))
+    return [view.algebra.plain("Gelu", (total,), {"approximate": approximate})]
+
+
+@handles("QuickGelu", domain=MICROSOFT)
+def _quick_gelu(view: View, node: Node) -> Terms:
+    return [view.algebra.plain("Swish", view.args(node), {"alpha": float(node.attributes.get("alpha", 1.702))})]
+
+
+@handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def _skip_norm(view: View, node: Node) -> Terms:
+    simplified = "Simplified" in node.op
+    x, skip = view.term(node.inputs[0]), view.term(node.inputs[1])
+    bias = view.term(node.input(3 if simplified else 4))
+    if x is None or skip is None or (size_of(node.inputs[0], ()) or 0) != (size_of(node.inputs[1], ()) or 1):
+        return None
+    total = view.algebra.add(x, skip, flatten=(False, False))
+    if bias is not None:
+        total = view.algebra.add(total, bias)
+    op = "RMSNormalization" if simplified else "LayerNormalization"
+    norm = view.algebra.plain(op, (total,), {"axes": (-1,), "epsilon": float(node.attributes.get("epsilon", 1e-12))})
+    return [_affine(view, norm, node.input(2), None if simplified else node.input(3)), None, None, total]
+
+
+@handles("FusedMatMul", domain=MICROSOFT)
+def _fused_matmul(view: View, node: Node) -> Terms:
+    if any(node.attributes.get(k, 0) for k in ("transA", "transB", "transBatchA", "transBatchB")):
+        return None
+    product = view.algebra.operation("MatMul", view.args(node))
+    return [view.algebra.scale(product, float(node.attributes.get("alpha", 1.0)))]

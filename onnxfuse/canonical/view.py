@@ -1,0 +1,234 @@
+"""The canonical view of a graph: for every value the term it is, and for every term the values that hold it.
+
+The view is read, never written back. Casts between floating-point types are looked through (whoever uses a
+match checks the narrowing ones: see `matcher`); layout operators become `View`s; standard and contrib ops that
+are compositions (Gemm, LayerNormalization, BiasGelu, ...) are taken apart, so that one rule sees all spellings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from onnxfuse.graph import Graph, Node, Value, constant_value
+from onnxfuse.identities import Canonical
+from onnxfuse.layout import Layout, identity
+from onnxfuse.symbolic import Dim
+from onnxfuse.term import NUMBER, Term, product_of
+
+T = onnx.TensorProto
+FLOATS = (T.FLOAT, T.FLOAT16, T.BFLOAT16, T.DOUBLE)
+SMALL = 4096  # constants up to this many elements are compared by what they hold
+LeafKey = tuple[Any, ...]
+
+
+class View:
+    """Terms of all values of one graph. Values from outer scopes are leaves."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.algebra = Canonical()
+        self.terms: dict[Value, Term] = {}
+        self.values: dict[Term, list[Value]] = defaultdict(list)
+        for value in graph.values.values():
+            if value.producer is None:
+                self._set(value, self._source(value))
+        for node in graph.nodes:
+            self._visit(node)
+
+    def term(self, value: Value | None) -> Term | None:
+        """What `value` is; None for an absent optional input."""
+        if value is None:
+            return None
+        if value not in self.terms:  # of an outer scope
+            self.terms[value] = self._source(value)
+            self.values[self.terms[value]].append(value)
+        return self.terms[value]
+
+    def number(self, value: Value | None) -> float | None:
+        """The number a constant scalar holds, whatever its rank; None if it is something else."""
+        term = self.term(value)
+        return term.coefficient if term is not None and term.op == NUMBER else None
+
+    def _set(self, value: Value, term: Term) -> None:
+        self.terms[value] = term
+        self.values[term].append(value)
+
+    def _source(self, value: Value) -> Term:
+        """The term of a value that no operation of this graph explains."""
+        if value.elements is not None and len(value.elements) == 1 and isinstance(value.elements[0], int):
+            return self.algebra.number(float(value.elements[0]))
+        array = constant_value(value, SMALL)
+        if array is None or array.dtype.kind not in "fiub" and str(array.dtype) != "bfloat16":
+            return self.algebra.leaf(value)
+        if array.size == 1 and array.dtype.kind != "b":
+            number = float(array.reshape(()))
+            if np.isfinite(number):
+                return self.algebra.number(number)
+        return self.algebra.leaf(_Constant(value.name, (value.dtype in FLOATS, array.shape, array.astype(np.float64).tobytes())))
+
+    def _visit(self, node: Node) -> None:
+        outputs = [o for o in node.outputs if o is not None]
+        if node.op == "Constant" and not node.domain:
+            for value in outputs:
+                self._set(value, self._source(value))
+            return
+        for value in outputs:
+            if value.elements is not None and len(value.elements) == 1 and isinstance(value.elements[0], int):
+                self._set(value, self.algebra.number(float(value.elements[0])))
+        handler = HANDLERS.get((node.domain, node.op))
+        terms = handler(self, node) if handler else None
+        if terms is None:
+            terms = self._generic(node)
+        for position, value in enumerate(node.outputs):
+            if value is not None and value not in self.terms:
+                term = terms[position] if position < len(terms) else None
+                self._set(value, term if term is not None else self.algebra.leaf(value))
+
+    def _generic(self, node: Node) -> list[Term | None]:
+        """An operation the view has nothing to say about, except that equal ones are equal."""
+        attributes = plain_attributes(node)
+        if attributes is None or node.subgraphs or node.domain or node.op in UNREPEATABLE:
+            return [None] * len(node.outputs)
+        args = [self.term(v) or self.algebra.leaf("absent") for v in node.inputs]
+        single = len([o for o in node.outputs if o is not None]) == 1 and len(node.outputs) == 1
+        if single:
+            return [self.algebra.operation(node.op, args, attributes)]
+        return [self.algebra.plain(node.op, args, {**attributes, "output": i}) for i in range(len(node.outputs))]
+
+    # ---- what handlers use
+
+    def args(self, node: Node) -> list[Term]:
+        return [t for t in map(self.term, node.inputs) if t is not None]
+
+    def opened(self, value: Value | None) -> bool:
+        """Whether a sum may be merged into the sum that reads it: only if nobody else does."""
+        return value is not None and len(value.users) == 1 and not value.captured and not value.is_output
+
+    def layout(self, value: Value | None) -> tuple[float, Term, Layout] | None:
+        """(factor, base, layout) with value = factor * view of base; None when the shape is unknown."""
+        if value is None or value.shape is None:
+            return None
+        term = self.term(value)
+        assert term is not None
+        factor, parts = product_of(term)
+        if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].op == "View":
+            view = parts[0][0]
+            layout: Layout = view.attributes["layout"]
+            if layout.shape == value.shape:
+                return factor, view.args[0], layout
+        return factor, self.algebra.product(1.0, parts), identity(value.shape)
+
+    def view(self, source: tuple[float, Term, Layout] | None, change: Callable[[Layout], Layout | None]) -> list[Term | None] | None:
+        """The term of a layout operator, or None when what it does to the layout is not known."""
+        if source is None:
+            return None
+        factor, base, layout = source
+        changed = change(layout)
+        if changed is None:
+            return None
+        return [self.algebra.scale(self.algebra.operation("View", (base,), {"layout": changed}), factor)]
+
+
+class _Constant:
+    """Tag of a leaf that is a constant: equal content, equal tag; the name is for people."""
+
+    __slots__ = ("content", "name")
+
+    def __init__(self, name: str, content: LeafKey) -> None:
+        self.name = name
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and self.content == other.content
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+
+UNREPEATABLE = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+HANDLERS: dict[tuple[str, str], Callable[[View, Node], Sequence[Term | None] | None]] = {}
+Handler = Callable[[View, Node], "Sequence[Term | None] | None"]
+
+
+def handles(*ops: str, domain: str = "") -> Callable[[Handler], Handler]:
+    """Register the canonical form of standard ops (or of another domain's). None from it: nothing known here."""
+
+    def register(handler: Handler) -> Handler:
+        for op in ops:
+            HANDLERS[domain, op] = handler
+        return handler
+
+    return register
+
+
+@cache
+def _defaults(op: str, opset: int) -> Mapping[str, Any]:
+    try:
+        schema = onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        return {}
+    given = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.type != onnx.AttributeProto.UNDEFINED}
+    return {n: _plain(onnx.helper.get_attribute_value(v)) for n, v in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(v) for v in value)
+    return value
+
+
+def plain_attributes(node: Node) -> dict[str, Any] | None:
+    """Attributes with defaults filled in, hashable; None if one of them is a tensor, a graph or a reference."""
+    attributes = dict(_defaults(node.op, node.graph.opset)) if not node.domain else {}
+    for name, value in node.attributes.items():
+        if isinstance(value, (gs.Tensor, gs.Graph, gs.Node.AttributeRef)) or not isinstance(value, (int, float, str, bytes, list, tuple)):
+            return None
+        attributes[name] = _plain(value)
+    return attributes
+
+
+def axes_of(node: Node, view: View, position: int = 1) -> tuple[int, ...] | None:
+    """Normalised negative axes, given as attribute or as input; None when unknown; () when all axes are meant."""
+    data = node.input(0)
+    given = node.attributes.get("axes")
+    if given is None and (value := node.input(position)) is not None:
+        given = value.elements
+        if given is None or not all(isinstance(a, int) for a in given):
+            return None
+    if given is None:
+        return ()
+    if isinstance(given, int):
+        given = (given,)
+    rank = data.rank if data is not None else None
+    if any(a >= 0 for a in given) and rank is None:
+        return None
+    return tuple(sorted(a - rank if a >= 0 else a for a in given))
+
+
+def negative_axis(axis: int, value: Value | None) -> int | None:
+    if axis < 0:
+        return axis
+    return axis - value.rank if value is not None and value.rank is not None else None
+
+
+def size_of(value: Value | None, axes: tuple[int, ...]) -> Dim | None:
+    """Elements a reduction over `axes` runs over."""
+    if value is None or value.shape is None:
+        return None
+    size: Dim = 1
+    for axis in axes or range(len(value.shape)):
+        size = size * value.shape[axis]
+    return size
+
+
+def is_float(value: Value | None) -> bool:
+    return value is not None and value.dtype in FLOATS

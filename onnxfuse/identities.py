@@ -1,0 +1,353 @@
+"""Functions that exporters spell out, recognised in the algebra: what they are equal to, once, for every spelling.
+
+Each recogniser reads as its equation. What a product or sum is checked for:
+
+    sigmoid(x)          1 / (1 + exp(-x))            1 + tanh(x) = 2 sigmoid(2x)
+    softplus(x)         log(1 + exp(x))
+    gelu(x)             x/2 (1 + erf(x / sqrt 2))
+    gelu_tanh(x)        x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3))
+    swish(x, alpha)     x sigmoid(alpha x)           (SiLU: alpha 1; QuickGELU: alpha 1.702)
+    mish(x)             x tanh(softplus(x))
+    hardswish(x)        x clip(x/6 + 1/2, 0, 1)
+    rms_norm(x)         x (mean(x^2) + epsilon)^-1/2
+    layer_norm(x)       rms_norm(x - mean(x))        mean(x^2) - mean(x)^2 = mean((x - mean(x))^2)
+    softmax(x)          exp(x - max(x)) / sum(exp(x - max(x)))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onnxfuse.layout import Layout
+from onnxfuse.term import NUMBER, SUM, VARIABLE, Algebra, Term, close, product_of
+
+Parts = Mapping[Term, float]
+SQRT_HALF = math.sqrt(0.5)
+TANH_GELU = 2 * math.sqrt(2 / math.pi)  # the factor once tanh is written as a sigmoid
+TANH_GELU_CUBIC = 0.044715
+LINEAR = ("Mean", "View", "MatMul", "RotateHalf")  # f(c x) = c f(x)
+
+
+class Canonical(Algebra):
+    """The algebra of the canonical view."""
+
+    def recognise_product(self, coefficient: float, parts: Parts) -> Term:
+        for recognise in PRODUCTS:
+            for part, exponent in parts.items():
+                found = recognise(self, part, exponent, parts)
+                if found is not None:
+                    used, replacement = found
+                    rest = _minus(parts, used)
+                    return self.multiply(self.recognise_product(coefficient, rest), replacement)
+        return self.product(coefficient, parts.items())
+
+    def recognise_sum(self, offset: float, parts: Parts) -> Term:
+        for recognise in SUMS:
+            found = recognise(self, offset, parts)
+            if found is not None:
+                return found
+        return self.sum(offset, parts.items())
+
+    def operation(self, op: str, args: Sequence[Term], attributes: Mapping[str, Any] | None = None) -> Term:
+        attributes = dict(attributes or {})
+        if op in LINEAR:
+            factors = [product_of(a)[0] for a in args]
+            factor = math.prod(factors)
+            if factor not in (0.0, 1.0):
+                bare = [self.scale(a, 1 / f) for a, f in zip(args, factors, strict=True)]
+                return self.scale(self.operation(op, bare, attributes), factor)
+        simplify = IDENTITIES.get(op)
+        result = simplify(self, tuple(args), attributes) if simplify else None
+        return self.plain(op, args, attributes) if result is None else result
+
+
+Found = tuple[Parts, Term]  # the parts a function takes out of a product, and the function
+
+
+def _minus(parts: Parts, used: Parts) -> Parts:
+    left = {t: e - used.get(t, 0.0) for t, e in parts.items()}
+    return {t: e for t, e in left.items() if e != 0}
+
+
+def _contains(parts: Parts, wanted: Parts) -> bool:
+    return all(parts.get(t, 0.0) >= e > 0 for t, e in wanted.items())
+
+
+def _gelu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    if part.op != SUM or exponent != 1 or not close(part.coefficient, 1.0) or len(part.parts) != 1:
+        return None
+    ((erf, weight),) = part.parts
+    if erf.op != "Erf" or not close(weight, 1.0):
+        return None
+    factor, inner = product_of(erf.args[0])
+    x = dict(inner)
+    if not x or not _contains(parts, x):
+        return None
+    gelu = algebra.plain("Gelu", (algebra.product(factor / SQRT_HALF, inner),), {"approximate": "none"})
+    return {part: 1.0, **x}, algebra.scale(gelu, 2.0 * SQRT_HALF / factor)
+
+
+def _swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    if part.op != "Sigmoid" or exponent != 1:
+        return None
+    factor, inner = product_of(part.args[0])
+    gelu = _tanh_gelu(algebra, factor, dict(inner), parts)
+    if gelu is not None:
+        used, replacement = gelu
+        return {part: 1.0, **used}, replacement
+    x = dict(inner)
+    if not x or not _contains(parts, x) or factor <= 0:
+        return None
+    swish = algebra.plain("Swish", (algebra.product(1.0, inner),), {"alpha": factor})
+    return {part: 1.0, **x}, swish
+
+
+def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts) -> Found | None:
+    """x of sigmoid(factor * x * (1 + cubic * x^2)), if that is what it is."""
+    for cubic, exponent in inner.items():
+        if exponent != 1 or cubic.op != SUM or len(cubic.parts) != 1 or cubic.coefficient <= 0:
+            continue
+        ((square, weight),) = cubic.parts
+        x = {t: e for t, e in inner.items() if t is not cubic}
+        _, squared = product_of(square)
+        if not x or dict(squared) != {t: 2 * e for t, e in x.items()}:
+            continue
+        # in terms of the real input y = k x: factor (c0 x + w x^3), where c0 is the sum's offset
+        k = factor * cubic.coefficient / TANH_GELU
+        if not close(weight / cubic.coefficient, TANH_GELU_CUBIC * k * k) or not _contains(parts, x):
+            continue
+        gelu = algebra.plain("Gelu", (algebra.product(k, x.items()),), {"approximate": "tanh"})
+        return x, algebra.scale(gelu, 1 / k)
+    return None
+
+
+def _mish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    if part.op != "Tanh" or exponent != 1 or part.args[0].op != "Softplus":
+        return None
+    x = part.args[0].args[0]
+    factor, inner = product_of(x)
+    if not inner or not _contains(parts, dict(inner)):
+        return None
+    return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("Mish", (x,)), 1 / factor)
+
+
+def _hard_swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    if part.op != "HardSigmoid" or exponent != 1:
+        return None
+    alpha, beta = part.attributes["alpha"], part.attributes["beta"]
+    factor, inner = product_of(part.args[0])
+    if not inner or not _contains(parts, dict(inner)) or not close(beta, 0.5) or not close(alpha, 1 / 6):
+        return None
+    return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("HardSwish", (part.args[0],)), 1 / factor)
+
+
+def _sigmoid(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    if part.op != SUM or exponent != -1 or len(part.parts) != 1 or not close(part.coefficient, 1.0, 1e-6):
+        return None
+    ((exp, weight),) = part.parts
+    if exp.op != "Exp" or not close(weight, 1.0, 1e-6):
+        return None
+    return {part: -1.0}, algebra.operation("Sigmoid", (algebra.negate(exp.args[0]),))
+
+
+def _norm(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    """x * (mean(x^2) + epsilon)^-1/2, for any x that is a product of other parts."""
+    if exponent != -0.5:
+        return None
+    mean, epsilon = _mean_and_epsilon(part)
+    if mean is None or not mean.attributes["keepdims"]:
+        return None
+    _, squares = product_of(mean.args[0])
+    x = {t: e / 2 for t, e in squares}
+    if not x or not _contains(parts, x):
+        return None
+    axes = mean.attributes["axes"]
+    centred = _centred(x, axes)
+    attributes = {"axes": axes, "epsilon": epsilon}
+    if centred is not None:
+        norm = algebra.plain("LayerNormalization", (centred,), attributes)
+        sign = next(c for t, c in next(iter(x)).parts if t is centred or product_of(t)[1] == product_of(centred)[1])
+        return {part: -0.5, **x}, norm if sign > 0 else algebra.negate(norm)
+    return {part: -0.5, **x}, algebra.plain("RMSNormalization", (algebra.product(1.0, x.items()),), attributes)
+
+
+def _mean_and_epsilon(variance: Term) -> tuple[Term | None, float | Any]:
+    """(mean term, epsilon) of mean + epsilon; the epsilon may be a scalar variable of a pattern."""
+    if variance.op == "Mean":
+        return variance, 0.0
+    if variance.op != SUM:
+        return None, 0.0
+    means = [(t, c) for t, c in variance.parts if t.op == "Mean"]
+    others = [(t, c) for t, c in variance.parts if t.op != "Mean"]
+    if len(means) != 1 or means[0][1] != 1:
+        return None, 0.0
+    if not others:
+        return (means[0][0], variance.coefficient) if variance.coefficient > 0 else (None, 0.0)
+    ((scalar, weight),) = others if len(others) == 1 else ((None, 0.0),)
+    if scalar is None or scalar.op != VARIABLE or weight != 1 or variance.coefficient != 0:
+        return None, 0.0
+    return means[0][0], scalar.tag
+
+
+def _centred(x: Parts, axes: tuple[int, ...]) -> Term | None:
+    """y when x is y - mean(y) over the same axes."""
+    if len(x) != 1:
+        return None
+    ((difference, exponent),) = x.items()
+    if exponent != 1 or difference.op != SUM or difference.coefficient != 0 or len(difference.parts) != 2:
+        return None
+    (a, wa), (b, wb) = difference.parts
+    for y, wy, mean, wm in ((a, wa, b, wb), (b, wb, a, wa)):
+        if mean.op == "Mean" and wy == -wm and mean.args[0] is y and mean.attributes["axes"] == axes and mean.attributes["keepdims"]:
+            return y
+    return None
+
+
+def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    """exp(x - max(x)) / sum(exp(x - max(x))); without the max it overflows where softmax does not, so it must be there."""
+    if part.op != "ReduceSum" or exponent != -1 or not part.attributes["keepdims"] or len(part.attributes["axes"]) != 1:
+        return None
+    exp = part.args[0]
+    if exp.op != "Exp" or parts.get(exp, 0.0) < 1 or exp.args[0].op != SUM or exp.args[0].coefficient != 0:
+        return None
+    axes = part.attributes["axes"]
+    for top, weight in exp.args[0].parts:
+        if top.op == "ReduceMax" and weight == -1 and top.attributes["axes"] == axes and top.attributes["keepdims"]:
+            rest = [(t, c) for t, c in exp.args[0].parts if t is not top]
+            if algebra.sum(0.0, rest) is top.args[0]:
+                return {part: -1.0, exp: 1.0}, algebra.plain("Softmax", (top.args[0],), {"axis": axes[0]})
+    return None
+
+
+PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts], Found | None], ...] = (_gelu, _sigmoid, _swish, _mish, _hard_swish, _norm, _softmax)
+
+
+def _one_plus_tanh(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
+    """w (1 + tanh x) = 2 w sigmoid(2x), and w (1 - tanh x) = 2 w sigmoid(-2x)."""
+    if len(parts) != 1:
+        return None
+    ((tanh, weight),) = parts.items()
+    if tanh.op != "Tanh" or not close(abs(weight), offset, 1e-6):
+        return None
+    inner = algebra.scale(tanh.args[0], 2.0 if weight > 0 else -2.0)
+    return algebra.scale(algebra.operation("Sigmoid", (inner,)), 2 * offset)
+
+
+def _variance(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
+    """mean(x^2) - mean(x)^2 = mean((x - mean(x))^2), beside whatever else is in the sum."""
+    for square, weight in parts.items():
+        if square.op != "Mean":
+            continue
+        factor, inner = product_of(square.args[0])
+        if factor != 1 or not inner or any(e != 2 for _, e in inner):
+            continue
+        x = algebra.product(1.0, [(t, 1.0) for t, _ in inner])
+        mean = algebra.operation("Mean", (x,), square.attributes)
+        other = algebra.power(mean, 2.0)
+        if parts.get(other) == -weight:
+            rest = {t: c for t, c in parts.items() if t is not square and t is not other}
+            variance = algebra.operation("Mean", (algebra.power(algebra.subtract(x, mean, flatten=(False, False)), 2.0),), square.attributes)
+            return algebra.recognise_sum(offset, {**rest, variance: weight})
+    return None
+
+
+SUMS: tuple[Callable[[Algebra, float, Parts], Term | None], ...] = (_one_plus_tanh, _variance)
+
+Args = tuple[Term, ...]
+Attributes = Mapping[str, Any]
+
+
+def _odd(op: str) -> Callable[[Algebra, Args, Attributes], Term | None]:
+    def simplify(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+        if product_of(args[0])[0] < 0:
+            return algebra.negate(algebra.operation(op, (algebra.negate(args[0]),)))
+        return None
+
+    return simplify
+
+
+def _log(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    x = args[0]
+    if x.op == SUM and close(x.coefficient, 1.0, 1e-6) and len(x.parts) == 1 and x.parts[0][0].op == "Exp" and x.parts[0][1] == 1:
+        return algebra.operation("Softplus", x.parts[0][0].args)
+    return None
+
+
+def _clip(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """clip(x, 0, top) = top * hard_sigmoid(x / top); clip(x, 0, inf) = relu(x)."""
+    low, high = attributes.get("min", -math.inf), attributes.get("max", math.inf)
+    if low != 0 or high <= 0:
+        return None
+    if high == math.inf:
+        return algebra.operation("Relu", args)
+    inner = algebra.scale(args[0], 1 / high)
+    factor, parts = product_of(inner)
+    offset = 0.0
+    if len(parts) == 1 and parts[0][0].op == SUM and parts[0][1] == 1:
+        total = parts[0][0]
+        offset = factor * total.coefficient
+        inner = algebra.sum(0.0, [(t, c * factor) for t, c in total.parts])
+    slope, rest = product_of(inner)
+    hard = algebra.plain("HardSigmoid", (algebra.product(1.0, rest),), {"alpha": slope, "beta": offset})
+    return algebra.scale(hard, high)
+
+
+def _where(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    condition, yes, no = args
+    if condition.op == "Not":
+        return algebra.operation("Where", (condition.args[0], no, yes))
+    if condition.op == "IsNaN" and condition.args[0] is no and yes.op == NUMBER and yes.coefficient == 0:
+        return algebra.plain("NanToZero", (no,))
+    return None
+
+
+def _not(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    return args[0].args[0] if args[0].op == "Not" else None
+
+
+def _view(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    layout: Layout = attributes["layout"]
+    return args[0] if layout.is_identity else None
+
+
+def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """concat(-x[n:], x[:n]) on the last axis is RotateHalf(x)."""
+    if len(args) != 2 or attributes["axis"] != -1:
+        return None
+    factor, parts = product_of(args[0])
+    if factor != -1 or len(parts) != 1 or parts[0][1] != 1:
+        return None
+    whole = joined_halves(args[1], parts[0][0])
+    return None if whole is None else algebra.plain("RotateHalf", (algebra.operation("View", (whole[0],), {"layout": whole[1]}),))
+
+
+def joined_halves(first: Term, second: Term) -> tuple[Term, Layout] | None:
+    """(base, layout) of the view whose last axis splits into the views `first` and `second`, of equal size."""
+    if first.op != "View" or second.op != "View" or first.args[0] is not second.args[0]:
+        return None
+    a, b = first.attributes["layout"], second.attributes["layout"]
+    if a.axes[:-1] != b.axes[:-1] or a.fixed != b.fixed or not a.axes or len(a.axes[-1]) != 1 or len(b.axes[-1]) != 1:
+        return None
+    p, q = a.axes[-1][0], b.axes[-1][0]
+    if (p.axis, p.inner, p.size) != (q.axis, q.inner, q.size) or p.axis < 0 or p.start + p.size != q.start:
+        return None
+    return first.args[0], rejoin(a, replace(p, size=p.size + q.size))
+
+
+def rejoin(layout: Layout, last: Any) -> Layout:
+    return replace(layout, axes=(*layout.axes[:-1], (last,)))
+
+
+IDENTITIES: Mapping[str, Callable[[Algebra, Args, Attributes], Term | None]] = {
+    "Erf": _odd("Erf"),
+    "Tanh": _odd("Tanh"),
+    "Log": _log,
+    "Clip": _clip,
+    "Where": _where,
+    "Not": _not,
+    "View": _view,
+    "Concat": _concat,
+}

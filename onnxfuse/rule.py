@@ -1,0 +1,219 @@
+"""A rule: what is equal. It says nothing about what is worth it, and the engine knows no rule by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from onnxfuse.canonical import View
+from onnxfuse.canonical.view import FLOATS
+from onnxfuse.errors import RuleError
+from onnxfuse.graph import Node, Value, constant_value
+from onnxfuse.identities import Canonical
+from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
+from onnxfuse.symbolic import Dim
+from onnxfuse.term import Term, show
+
+LEVELS = ("none", "elementwise", "cost", "all")
+
+
+class Decline(Exception):
+    """Raised by a guard or a builder: the reason a reader of the report gets, phrased as what must hold."""
+
+
+@dataclass(frozen=True)
+class NewConstant:
+    """A constant the rewrite adds: a weight reshaped or converted to what the op wants."""
+
+    array: np.ndarray
+    like: Value  # what it was made from; names the new initializer
+
+
+Operand = Value | NewConstant | None
+Guard = Callable[["Match"], "str | None"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One place where a pattern holds. `root` is the value that the fused op will make."""
+
+    view: View
+    root: Value
+    bound: Mapping[str, Any]  # Var and sub-pattern names -> Term, Scalar names -> number or attribute
+
+    def has(self, hole: Var | str) -> bool:
+        return _name(hole) in self.bound
+
+    def term(self, hole: Var | str) -> Term:
+        term: Term = self.bound[_name(hole)]
+        return term
+
+    def scalar(self, hole: Scalar | str) -> Any:
+        return self.bound[_name(hole)]
+
+    def value(self, hole: Var | str, dtype: int | None = None) -> Value:
+        """The value of the graph that holds what `hole` matched, of the root's type if there is one.
+
+        Raises Decline when the matched expression is no single value that exists before the root.
+        """
+        return self.holder(self.term(hole), _name(hole), dtype)
+
+    def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
+        """A value that holds `term`, made before the root. Raises Decline if there is none."""
+        values = [v for v in self.view.values.get(term, ()) if self._is_before(v) and (shape is None or v.shape == shape)]
+        if not values:
+            raise Decline(f"{name} must be one value of the graph; it is {show(term, 3)}")
+        wanted = self.root.dtype if dtype is None else dtype
+        return min(values, key=lambda v: v.dtype != wanted)
+
+    def _is_before(self, value: Value) -> bool:
+        if value is self.root:
+            return False
+        if value.graph is not self.root.graph or value.producer is None or self.root.producer is None:
+            return True
+        return value.producer.index < self.root.producer.index
+
+
+def _name(hole: Var | Scalar | str) -> str:
+    return hole if isinstance(hole, str) else hole.name
+
+
+Builder = Callable[[Match], Call]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """before == after, where the guards hold.
+
+    before: a pattern. after: a call of an op with the pattern's Vars and Scalars (a Var that this alternative lacks
+    becomes an absent input), or a function from the Match to such a call with Values in it; it may raise Decline.
+    where: guards; each returns None, or why not. outputs: sub-pattern names that the op's further outputs give.
+    fires_on, declines: worked examples as ONNX text; of `declines` each key is the reason expected.
+    kind: "elementwise" (pointwise and norms), "attention", "matmul" or "layout": what `--level elementwise` keeps.
+    name: the file's name; filled in when rules are loaded.
+    """
+
+    before: Pattern
+    after: Call | Builder
+    where: Sequence[Guard] = ()
+    fires_on: Sequence[str] = ()
+    declines: Mapping[str, str] = field(default_factory=dict)
+    outputs: Sequence[str] = ()
+    kind: str = "elementwise"
+    name: str = ""
+    summary: str = ""
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        return choices(self.before, Canonical())
+
+    def called(self, name: str, summary: str) -> Rule:
+        """The rule with the name and the equation of its file. Raises RuleError when it is not well formed."""
+        named = replace(self, name=name, summary=summary)
+        if not named.choices:
+            raise RuleError(f"rule {name}: its pattern matches nothing. Give it at least one operator")
+        return named
+
+    def build(self, match: Match) -> Call:
+        """The fused call of a match, operands as Values. Raises Decline with the guard's reason."""
+        for guard in self.where:
+            reason = guard(match)
+            if reason:
+                raise Decline(reason)
+        call = self.after(match) if callable(self.after) else self.after
+        operands = tuple(_resolve(match, o) for o in call.operands)
+        attributes = {k: match.scalar(v) if isinstance(v, Scalar) else v for k, v in call.attributes.items()}
+        while operands and operands[-1] is None:
+            operands = operands[:-1]
+        return replace(call, operands=operands, attributes=attributes, outputs=(*call.outputs, *self.outputs))
+
+
+def _resolve(match: Match, operand: Any) -> Operand:
+    if isinstance(operand, Var):
+        return match.value(operand) if match.has(operand) else None
+    if operand is None or isinstance(operand, (Value, NewConstant)):
+        return operand
+    raise RuleError(f"a rule's result takes Vars and Values as inputs; got {operand!r}. Pass numbers as attributes")
+
+
+# ---- guards: each returns a function from the match to None, or to what must hold
+
+
+def has_rank(hole: Var, rank: int) -> Guard:
+    """The value has exactly this many axes."""
+
+    def guard(match: Match) -> str | None:
+        if not match.has(hole):
+            return None
+        found = match.value(hole).rank
+        return None if found == rank else f"{hole.name} must have rank {rank}; it has {'unknown rank' if found is None else found}"
+
+    return guard
+
+
+def same_shape(a: Var, b: Var) -> Guard:
+    """Both values provably have the same shape, so that neither is broadcast."""
+
+    def guard(match: Match) -> str | None:
+        if not (match.has(a) and match.has(b)):
+            return None
+        left, right = match.value(a), match.value(b)
+        if left.shape is not None and left.shape == right.shape:
+            return None
+        return f"{a.name} and {b.name} must have the same shape; they are {_shape(left)} and {_shape(right)}"
+
+    return guard
+
+
+def is_float(hole: Var) -> Guard:
+    """The value is of a floating-point type."""
+
+    def guard(match: Match) -> str | None:
+        return None if match.value(hole).dtype in FLOATS else f"{hole.name} must be of a floating-point type"
+
+    return guard
+
+
+def last_axis_vector(hole: Var, x: Var) -> Guard:
+    """The value is a vector as long as the last axis of x."""
+
+    def guard(match: Match) -> str | None:
+        if not match.has(hole):
+            return None
+        vector, data = match.value(hole), match.value(x)
+        if vector.shape is not None and data.shape and vector.shape == data.shape[-1:]:
+            return None
+        return f"{hole.name} must be a vector as long as the last axis of {x.name}; they are {_shape(vector)} and {_shape(data)}"
+
+    return guard
+
+
+def as_shape(match: Match, value: Value, shape: tuple[Dim, ...]) -> Value | NewConstant:
+    """`value` under another shape of as many elements; only a constant can be given one.
+
+    Raises Decline when the sizes differ or `value` is computed.
+    """
+    if value.shape == shape and value.dtype == match.root.dtype:
+        return value
+    if value.shape is None or any(not isinstance(d, int) for d in (*value.shape, *shape)):
+        raise Decline(f"'{value.name}' must have shape {list(map(str, shape))}; it is {_shape(value)}")
+    if value.shape != shape and [d for d in value.shape if d != 1] != [d for d in shape if d != 1]:
+        raise Decline(f"'{value.name}' must have shape {list(map(str, shape))}; it is {_shape(value)}")
+    array = constant_value(value)
+    if array is None:
+        raise Decline(f"'{value.name}' must be a constant to be used as {list(map(str, shape))}; it is computed as {_shape(value)}")
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    return NewConstant(array.reshape(shape).astype(tensor_dtype_to_np_dtype(match.root.dtype)), value)
+
+
+def _shape(value: Value) -> str:
+    return "of unknown rank" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
+
+
+def users_text(nodes: Sequence[Node]) -> str:
+    return ", ".join(f"{n.op} '{n.label}'" for n in nodes[:3])
