@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 import onnx.parser
 
-from onnxfuse.errors import ShapeError
+from onnxfuse.errors import RuleError, ShapeError
+from onnxfuse.pattern import Call
 from onnxfuse.symbolic import Dim
 
 DOMAIN = "ai.onnxfuse"
@@ -86,6 +88,13 @@ class Op:
     output_shapes: Callable[[Mapping[str, Shape], Mapping[str, Attribute]], Mapping[str, Shape]] | None = None
     limits: Callable[[Mapping[str, Shape], Mapping[str, Attribute]], str | None] | None = None
     domain: str = DOMAIN
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Call:
+        """A use of the op, for the `after` of a rule: operands by position, None for an absent one."""
+        unknown = set(attributes) - set(self.attributes)
+        if unknown or len(operands) > len(self.inputs):
+            raise RuleError(f"{self.name} takes {len(self.inputs)} inputs and attributes {sorted(self.attributes)}; got {len(operands)} and {sorted(attributes)}")
+        return Call(self.domain, self.name, operands, attributes, op=self)
 
     @property
     def name(self) -> str:

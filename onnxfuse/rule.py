@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from onnx.helper import tensor_dtype_to_np_dtype
 
 from onnxfuse.canonical import View
 from onnxfuse.canonical.view import FLOATS
@@ -206,8 +207,6 @@ def as_shape(match: Match, value: Value, shape: tuple[Dim, ...]) -> Value | NewC
     array = constant_value(value)
     if array is None:
         raise Decline(f"'{value.name}' must be a constant to be used as {list(map(str, shape))}; it is computed as {_shape(value)}")
-    from onnx.helper import tensor_dtype_to_np_dtype
-
     return NewConstant(array.reshape(shape).astype(tensor_dtype_to_np_dtype(match.root.dtype)), value)
 
 

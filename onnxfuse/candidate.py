@@ -1,0 +1,243 @@
+"""Candidates: a match with all that must be known before the graph may be edited.
+
+A candidate's region is every node between its inputs and its outputs. It is sound by construction: the region must
+end at the inputs (or at constants and known sizes) on every path, so the fused op sees all that the outputs
+depend on; and what somebody else reads stays, or the candidate is declined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from onnxfuse.canonical.view import FLOATS, View
+from onnxfuse.decision import Decision, Price, Verdict
+from onnxfuse.errors import ShapeError
+from onnxfuse.graph import Node, Value
+from onnxfuse.matcher import Hit, find
+from onnxfuse.op import ONNX_TYPES, TYPE_NAMES, Op
+from onnxfuse.pattern import Call
+from onnxfuse.rule import Decline, Match, NewConstant, Operand, Rule
+from onnxfuse.symbolic import Dim
+
+
+MIN_OPSET = 11  # bodies of fused ops are spelled from here on
+CHEAP = {"Cast", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Split", "Slice", "Gather", "Concat",
+         "Shape", "Constant", "ConstantOfShape"}  # fmt: skip
+RANGE = {onnx.TensorProto.DOUBLE: 4, onnx.TensorProto.FLOAT: 3, onnx.TensorProto.BFLOAT16: 2, onnx.TensorProto.FLOAT16: 2}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewrite that may be made. `outputs`: the values the new node makes, root first; None for one nobody reads."""
+
+    rule: Rule
+    call: Call
+    view: View
+    outputs: tuple[Value | None, ...]
+    region: tuple[Node, ...]  # in graph order
+    removed: frozenset[Node]  # those that nobody else needs
+    decision: Decision
+    price: Price | None = None
+
+    @property
+    def root(self) -> Value:
+        assert self.outputs[0] is not None
+        return self.outputs[0]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        values = [o.like if isinstance(o, NewConstant) else o for o in self.call.operands]
+        return tuple(dict.fromkeys(v for v in values if v is not None))
+
+    def priced(self, price: Price) -> Candidate:
+        return replace(self, price=price, decision=replace(self.decision, price=price))
+
+    def conflicts(self, other: Candidate) -> bool:
+        """Whether both cannot be made: they share a node, or one reads what the other takes away."""
+        return bool(self.removed & other.removed) or self._starves(other) or other._starves(self)
+
+    def _starves(self, other: Candidate) -> bool:
+        return any(v.producer in self.removed and v not in self.outputs for v in other.inputs)
+
+
+def candidates(view: View, rules: Sequence[Rule]) -> Iterable[Candidate | Decision]:
+    """Everything the rules find in a graph: candidates, and decisions for matches that are declined.
+
+    A rule that raises is reported as declined, with what it raised; the others go on.
+    """
+    for hit in find(view, rules):
+        for root in view.values[hit.term]:
+            if root.producer is not None and root.graph is view.graph and root.producer.op != "Identity":
+                yield _make(hit, view, root)
+
+
+def _make(hit: Hit, view: View, root: Value) -> Candidate | Decision:
+    assert root.producer is not None
+    blank = Decision(hit.rule.name, Verdict.DECLINED, view.graph.name, root.producer.label, root.name)
+    try:
+        call = hit.rule.build(Match(view, root, hit.bound))
+        blank = replace(blank, target=call.name)
+        outputs = _outputs(hit, view, root, call)
+        _check_call(call, root, view.graph.opset)
+        stops = {o.like if isinstance(o, NewConstant) else o for o in call.operands if o is not None}
+        region = _region([o for o in outputs if o is not None], stops)
+        blank = replace(blank, ops=tuple(n.op for n in region if n.op != "Constant"), nodes=tuple(n.label for n in region if n.op != "Constant"))
+        _check_rounding(region, root)
+        removed = _removed(region, outputs)
+        _check_kept(region, removed, outputs, root)
+        _check_cycle(outputs, stops)
+    except Decline as reason:
+        return replace(blank, reason=str(reason))
+    except Exception as error:  # a rule is somebody's code: whatever it raises, the other rules go on
+        return replace(blank, reason=f"the rule raised {type(error).__name__}: {error}")
+    return Candidate(hit.rule, call, view, outputs, region, removed, blank)
+
+
+def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | None, ...]:
+    """Values that the op's outputs stand for: a further one only if somebody outside needs it."""
+    outputs: list[Value | None] = [root]
+    for name in call.outputs[1:]:
+        outputs.append(None if name is None else _holder(view, hit, name, root))
+    while outputs[-1] is None:
+        outputs.pop()
+    return tuple(outputs)
+
+
+def _holder(view: View, hit: Hit, name: str, root: Value) -> Value | None:
+    term = hit.bound.get(name)
+    if isinstance(term, Value):
+        return term
+    held = [v for v in view.values.get(term, ()) if v.dtype == root.dtype and v.producer is not None] if term is not None else []
+    return next((v for v in held if v.is_output or v.captured or len(v.users) > 0), None)
+
+
+def _check_call(call: Call, root: Value, opset: int) -> None:
+    """The op takes these types and shapes, and its result is what the root is. Raises Decline."""
+    if opset < MIN_OPSET:
+        raise Decline(f"the model must import opset {MIN_OPSET} or later; it imports {opset}")
+    if not isinstance(call.op, Op):
+        return
+    shapes = {p.name: _operand_shape(o, p.name) for p, o in zip(call.op.inputs, call.operands, strict=False) if o is not None}
+    _check_types(call.op, call.operands, root)
+    try:
+        made = call.op.infer(shapes, {**call.op.attributes, **call.attributes})[call.op.outputs[0].name]
+    except ShapeError as error:
+        raise Decline(str(error)) from None
+    if root.shape is None or made != root.shape:
+        raise Decline(f"the result must keep its shape {_dims(root.shape)}; {call.name} gives {_dims(made)}")
+
+
+def _operand_shape(operand: Operand, name: str) -> tuple[Dim, ...]:
+    shape = operand.array.shape if isinstance(operand, NewConstant) else operand.shape if operand is not None else None
+    if shape is None:
+        label = operand.name if isinstance(operand, Value) else name
+        raise Decline(f"the shape of {name} must be known; '{label}' has unknown rank")
+    return tuple(shape)
+
+
+def _dims(shape: tuple[Dim, ...] | None) -> str:
+    return "of unknown rank" if shape is None else "[" + ",".join(map(str, shape)) + "]"
+
+
+def _operand_dtype(operand: Operand) -> int:
+    if isinstance(operand, NewConstant):
+        return int(onnx.helper.np_dtype_to_tensor_dtype(operand.array.dtype))
+    return operand.dtype if operand is not None else 0
+
+
+def _check_types(op: Op, operands: Sequence[Operand], root: Value) -> None:
+    bound: dict[str, int] = {op.outputs[0].type: root.dtype}
+    for param, operand in zip(op.inputs, operands, strict=False):
+        if operand is None:
+            continue
+        have = _operand_dtype(operand)
+        allowed = [ONNX_TYPES[t] for t in op.types.get(param.type, (param.type,))]
+        if have not in allowed or bound.setdefault(param.type, have) != have:
+            wanted = TYPE_NAMES.get(bound.get(param.type, 0), "one of " + ", ".join(op.types.get(param.type, (param.type,))))
+            raise Decline(f"{param.name} must be of type {wanted}; it is {TYPE_NAMES.get(have, onnx.TensorProto.DataType.Name(have).lower())}")
+    if root.dtype not in [ONNX_TYPES[t] for t in op.types[op.outputs[0].type]]:
+        raise Decline(f"the type must be one of {', '.join(op.types[op.outputs[0].type])}; it is {onnx.TensorProto.DataType.Name(root.dtype).lower()}")
+
+
+def _region(outputs: Sequence[Value], stops: set[Value]) -> tuple[Node, ...]:
+    """All nodes between `stops` and `outputs`. Raises Decline when a path leads past the stops."""
+    found: set[Node] = set()
+    todo = [o.producer for o in outputs if o.producer is not None]
+    while todo:
+        node = todo.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node.subgraphs:
+            raise Decline(f"no control flow may stand inside; {node.op} '{node.label}' does")
+        for value in node.inputs:
+            if value is None or value in stops or value.elements is not None or value.is_constant:
+                continue
+            if value.producer is None or value.producer.graph is not node.graph:
+                raise Decline(f"all that is computed must come from the op's inputs; '{node.label}' ({node.op}) also reads '{value.name}'")
+            todo.append(value.producer)
+    return tuple(sorted(found, key=lambda n: n.index))
+
+
+def _check_rounding(region: Sequence[Node], root: Value) -> None:
+    """A Cast that rounds may vanish only when the op rounds to that type itself."""
+    for node in region:
+        source, target = node.input(0), node.outputs[0] if node.outputs else None
+        if node.op not in ("Cast", "CastLike") or source is None or target is None:
+            continue
+        if source.dtype in FLOATS and target.dtype in FLOATS and RANGE[target.dtype] <= RANGE[source.dtype] != source.dtype:
+            if target.dtype not in (root.dtype, source.dtype):
+                raise Decline(f"'{node.label}' rounds to {TYPE_NAMES[target.dtype]} in the middle; that must be kept")
+
+
+def _removed(region: Sequence[Node], outputs: Sequence[Value | None]) -> frozenset[Node]:
+    """The nodes of a region that nobody outside it reads, once the op gives `outputs`."""
+    removed: set[Node] = set()
+    given = {o for o in outputs if o is not None}
+    for node in reversed(region):
+        made = [o for o in node.outputs if o is not None and o not in given]
+        if all(not o.is_output and not o.captured and all(u in removed for u in o.users) for o in made):
+            removed.add(node)
+    return frozenset(removed)
+
+
+def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Sequence[Value | None], root: Value) -> None:
+    """Raise Decline when something that costs would be computed twice, or when nothing is gained."""
+    for node in region:
+        if node in removed or node.op in CHEAP:
+            continue
+        for value in node.outputs:
+            if value is None:
+                continue
+            readers = [u for u in (*value.users, *value.captured) if u not in removed]
+            reader = "the graph's output" if value.is_output else f"{readers[0].op} '{readers[0].label}'" if readers else "nobody"
+            raise Decline(f"'{value.name}' ({node.op}) must be read by nobody else; {reader} reads it too")
+    if root.producer not in removed:
+        raise Decline(f"the node '{root.producer.label if root.producer else root.name}' must vanish")
+
+
+def _check_cycle(outputs: Sequence[Value | None], stops: set[Value]) -> None:
+    """No input may depend on a further output: the op would wait for itself."""
+    for output in outputs[1:]:
+        if output is None or output.producer is None:
+            continue
+        todo, seen = [v for v in stops if v.graph is output.graph], set()
+        while todo:
+            value = todo.pop()
+            if value is output:
+                raise Decline(f"no input may depend on '{output.name}', which the op makes itself")
+            if value in seen or value.producer is None or value.producer.index < output.producer.index:
+                continue
+            seen.add(value)
+            todo += [v for v in value.producer.inputs if v is not None and v.graph is output.graph]
+
+
+def replaces_enough(candidate: Candidate) -> bool:
+    """Whether a candidate does more than give one operator another name."""
+    return len([n for n in candidate.removed if n.op not in ("Constant", "Identity", "Cast")]) > 1
+
+
+

@@ -1,0 +1,118 @@
+"""Chooses which candidates to make: the best set that does not overlap, by predicted saving.
+
+Deterministic, and knows no rule by name: what a candidate saves comes from `Price`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from onnxfuse.candidate import Candidate
+from onnxfuse.decision import Decision, Verdict
+from onnxfuse.graph import Node, Value
+
+EXACT = 12  # groups of at most this many overlapping candidates are solved exactly
+
+
+def select(found: Sequence[Candidate], weigh: Callable[[Candidate], float]) -> tuple[list[Candidate], list[Decision]]:
+    """(chosen, how each other one ended). `weigh` is what a candidate is worth; at most 0 is never chosen."""
+    worth = {id(c): weigh(c) for c in found}
+    open_ones = [c for c in found if worth[id(c)] > 0]
+    refused = [_refused(c) for c in found if worth[id(c)] <= 0]
+    chosen: list[Candidate] = []
+    lost: list[Decision] = []
+    for group in _groups(open_ones):
+        best = _best(group, worth)
+        chosen += best
+        lost += [_lost(c, best) for c in group if c not in best]
+    chosen.sort(key=lambda c: c.region[-1].index)
+    return chosen, refused + lost
+
+
+def _refused(candidate: Candidate) -> Decision:
+    reason = candidate.price.reason() if candidate.price is not None else "nothing is saved"
+    return candidate.decision.ended(Verdict.NOT_WORTH_IT, reason)
+
+
+def _lost(candidate: Candidate, best: Sequence[Candidate]) -> Decision:
+    winner = next((b for b in best if b.conflicts(candidate)), None)
+    if winner is None:
+        return candidate.decision.ended(Verdict.LOST, "another set of fusions saves more here")
+    reason = f"{winner.rule.name} at {winner.decision.node} takes the same nodes and saves more"
+    return replace(candidate.decision.ended(Verdict.LOST, reason), numbers={"winner": winner.rule.name, "winner_node": winner.decision.node})
+
+
+def _groups(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Candidates that overlap, directly or through others, in graph order."""
+    by_node: dict[Node | Value, list[int]] = defaultdict(list)
+    for position, candidate in enumerate(found):
+        for node in candidate.removed:
+            by_node[node].append(position)
+        for value in candidate.inputs:
+            if value.producer is not None:
+                by_node[value.producer].append(position)
+    group = list(range(len(found)))
+
+    def top(i: int) -> int:
+        while group[i] != i:
+            group[i] = group[group[i]]
+            i = group[i]
+        return i
+
+    for positions in by_node.values():
+        for other in positions[1:]:
+            if found[positions[0]].conflicts(found[other]) or len(positions) > 2:
+                group[top(other)] = top(positions[0])
+    members: dict[int, list[Candidate]] = defaultdict(list)
+    for position, candidate in enumerate(found):
+        members[top(position)].append(candidate)
+    yield from members.values()
+
+
+def _best(group: Sequence[Candidate], worth: dict[int, float]) -> list[Candidate]:
+    """The heaviest set without overlaps: exact for small groups, else by weight and then improved by single swaps."""
+    ordered = sorted(group, key=lambda c: (-worth[id(c)], -len(c.removed), c.region[-1].index, c.rule.name))
+    if len(group) <= EXACT:
+        return _exact(ordered, worth)
+    chosen: list[Candidate] = []
+    for candidate in ordered:
+        if not any(candidate.conflicts(c) for c in chosen):
+            chosen.append(candidate)
+    return _improved(chosen, ordered, worth)
+
+
+def _exact(ordered: list[Candidate], worth: dict[int, float]) -> list[Candidate]:
+    best: list[Candidate] = []
+    best_weight = 0.0
+
+    def extend(position: int, taken: list[Candidate], weight: float, rest: float) -> None:
+        nonlocal best, best_weight
+        if weight > best_weight + 1e-12:
+            best, best_weight = list(taken), weight
+        if position == len(ordered) or weight + rest <= best_weight:
+            return
+        candidate = ordered[position]
+        own = worth[id(candidate)]
+        if not any(candidate.conflicts(c) for c in taken):
+            extend(position + 1, [*taken, candidate], weight + own, rest - own)
+        extend(position + 1, taken, weight, rest - own)
+
+    extend(0, [], 0.0, sum(worth[id(c)] for c in ordered))
+    return best
+
+
+def _improved(chosen: list[Candidate], ordered: Sequence[Candidate], worth: dict[int, float]) -> list[Candidate]:
+    """Let a candidate in where it is worth more than all it pushes out, until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        for candidate in ordered:
+            if candidate in chosen:
+                continue
+            pushed = [c for c in chosen if c.conflicts(candidate)]
+            if worth[id(candidate)] > sum(worth[id(c)] for c in pushed) + 1e-12:
+                chosen = [c for c in chosen if c not in pushed] + [candidate]
+                changed = True
+    return chosen
