@@ -11,6 +11,13 @@
 set(ONNXFUSE_KERNEL_OPTIONS "" CACHE STRING "Further compile options for the kernels, such as -fsanitize=address")
 get_filename_component(ONNXFUSE_SOURCE_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("
+#if !defined(__x86_64__) && !defined(_M_X64)
+#error other machines build the baseline only
+#endif
+int main() {}" ONNXFUSE_X86_64)
+
 function(onnxfuse_isa_options isa result)
   if(isa STREQUAL "avx512")
     if(MSVC)
@@ -49,10 +56,8 @@ function(onnxfuse_add_kernels objects)
     file(GLOB sources CONFIGURE_DEPENDS "${ONNXFUSE_SOURCE_ROOT}/custom_ops/*/kernel_cpu*.cc")
   endif()
   set(isas baseline)
-  set(definitions "")
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND NOT CMAKE_OSX_ARCHITECTURES MATCHES "arm64")
+  if(ONNXFUSE_X86_64)
     list(APPEND isas avx2 avx512)
-    set(definitions ONNXFUSE_X86_KERNELS=1)
   endif()
   set(found "")
   set(level 0)
@@ -63,8 +68,7 @@ function(onnxfuse_add_kernels objects)
     add_library(${target} OBJECT ${sources})
     target_compile_features(${target} PRIVATE cxx_std_20)
     target_include_directories(${target} PRIVATE "${ONNXFUSE_SOURCE_ROOT}")
-    target_compile_definitions(${target} PRIVATE ${definitions} ONNXFUSE_ISA_LEVEL=${level}
-                                                 ONNXFUSE_TARGET_NAMESPACE=${isa})
+    target_compile_definitions(${target} PRIVATE ONNXFUSE_ISA_LEVEL=${level} ONNXFUSE_TARGET_NAMESPACE=${isa})
     target_compile_options(${target} PRIVATE ${options} ${isa_options})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                VISIBILITY_INLINES_HIDDEN ON)

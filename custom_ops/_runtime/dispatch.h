@@ -30,6 +30,10 @@
 #define ONNXFUSE_ISA_LEVEL 0
 #endif
 
+#if defined(__x86_64__) || defined(_M_X64)
+#define ONNXFUSE_X86_KERNELS 1
+#endif
+
 #if ONNXFUSE_ISA_LEVEL == 0
 
 #include <atomic>

@@ -20,10 +20,10 @@
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
 // Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true value):
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
-//   Exp       1.5 ulp, denormal results included. 0 below -104, inf above 88.73.
-//   Sigmoid   3 ulp, denormal results included.
-//   Tanh      3 ulp. -0 stays -0.
-//   Erf       3 ulp. -0 stays -0.
+//   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
+//   Sigmoid   2.5 ulp, denormal results included.
+//   Tanh      1.5 ulp. -0 stays -0.
+//   Erf       1.5 ulp. -0 stays -0.
 // All of them give NaN for NaN and their limits for infinities.
 #pragma once
 

@@ -1,0 +1,34 @@
+"""Builds the kernels with their C test interface (once, incrementally, in pytest's cache) and loads them with ctypes."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+from harness import ISAS, Kernels, build
+
+HERE = Path(__file__).parent
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    assert found, f"building the kernels needs {name}: pip install cmake ninja"
+    return found
+
+
+@pytest.fixture(scope="session")
+def library(pytestconfig: pytest.Config) -> Path:
+    """The shared library that CMakeLists.txt beside this file builds."""
+    directory = Path(str(pytestconfig.cache.mkdir("onnxfuse-kernel-tests")))
+    return build(HERE, directory, cmake=_tool("cmake"), ninja=_tool("ninja"))
+
+
+@pytest.fixture(params=list(ISAS))
+def kernels(request: pytest.FixtureRequest, library: Path) -> Kernels:
+    """The kernels with one instruction set forced; those that this machine lacks skip with that reason."""
+    loaded = Kernels(library)
+    if not loaded.force_isa(request.param):
+        pytest.skip(f"this machine has no {request.param}")
+    return loaded
