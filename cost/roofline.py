@@ -14,7 +14,8 @@ from onnxfuse.cost.device import Gpu
 from onnxfuse.cost.occupancy import Occupancy, ceil_div, occupancy, textbook_occupancy
 from onnxfuse.cost.registers import estimate_registers, live_words
 from onnxfuse.cost.scalar import scalar
-from onnxfuse.cost.work import Compiled, Gemm, Work
+from onnxfuse.cost.types import byte_size
+from onnxfuse.cost.work import VECTOR_BYTES, Compiled, Gemm, Work
 
 Mode = Literal["basic", "extended"]
 
@@ -86,7 +87,7 @@ def _basic(work: Work, gpu: Gpu) -> GpuTime:
 
 def _extended(work: Work, gpu: Gpu, launch: float) -> GpuTime:
     facts, estimated = kernel_facts(work)
-    resident = occupancy(gpu, threads=facts.threads, registers=facts.registers, smem=facts.smem)
+    resident = occupancy(gpu, threads=facts.threads, registers=facts.registers, smem=facts.smem, barriers=facts.barriers)
     if work.launches == 0:
         return GpuTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, resident, facts.registers, estimated)
     if resident.blocks == 0:
@@ -149,7 +150,8 @@ def _operand_elements(gemm: Gemm) -> int:
 def _memory_us(work: Work, gpu: Gpu, blocks: int, resident_blocks: int, facts: Compiled) -> float:
     """Bytes over what feeds them: DRAM the first time, L2 for what is read again or was just produced."""
     active = min(blocks, gpu.sms)
-    in_flight = min(resident_blocks, ceil_div(blocks, gpu.sms)) * facts.threads * min(16, 4 * work.vector) * LOADS_IN_FLIGHT
+    load = min(VECTOR_BYTES, byte_size(work.vector, work.dtype))
+    in_flight = min(resident_blocks, ceil_div(blocks, gpu.sms)) * facts.threads * load * LOADS_IN_FLIGHT
     dram = min(gpu.memory_gbs * gpu.memory_efficiency, active * gpu.boost_ghz * SM_BYTES_PER_CLOCK, active * in_flight / LATENCY_NS)
     again = reread_bytes(work)
     fits = work.bytes_read < L2_KEEPS * gpu.l2_bytes

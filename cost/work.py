@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from onnxfuse.cost.types import BITS
+from onnxfuse.errors import UsageError
+
 Kind = Literal["pointwise", "reduction", "matmul", "attention", "layout", "other"]
+
+VECTOR_BYTES = 16  # what one thread loads of an operand at a time
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Compiled:
     smem: int = 0  # bytes a block, static and dynamic
     threads: int = 256  # per block
     spill_bytes: int = 0  # local memory of one thread
+    barriers: int = 1  # named barriers
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,9 @@ class Work:
     bytes_read: int
     bytes_written: int
     kind: Kind
-    elements: int  # outputs that threads are laid over
+    elements: int  # what threads are laid over: outputs, or a reduction's inputs
     dtype: str  # ONNX type name of what is computed: float, float16, ...
+    op: str = ""  # ONNX op type of a single node
     parts: tuple[tuple[str, int], ...] = ()  # scalar work: (ONNX op, elements it is applied to)
     gemm_flops: int = 0  # the part of `flops` that matrix units do
     gemm: Gemm | None = None  # its shape, where it is a single product
@@ -57,8 +64,8 @@ class Work:
     reread_bytes: int = 0  # read again after the first time
     resident_bytes: int = 0  # the part of bytes_read that a cache still holds, as just produced
     run_bytes: int = 0  # contiguous bytes of one access; 0: whole rows
-    vector: int = 4  # elements a thread holds of each operand
-    live: int = 2  # operands whose values a thread holds at the same time
+    vector: int = 4  # elements a thread holds of each live operand
+    live: int = 1  # operands whose values a thread holds at the same time
     compiled: Compiled | None = None
 
     @property
@@ -67,18 +74,38 @@ class Work:
         return self.bytes_read + self.bytes_written
 
 
+def vector_of(dtype: str) -> int:
+    """Elements of a type in one 16-byte load: 8 of float16."""
+    return max(1, VECTOR_BYTES * 8 // BITS[dtype])
+
+
 def fuse(
-    name: str, parts: Sequence[Work], *, bytes_read: int, bytes_written: int, operands: int = 0, nodes: int = 0, kind: Kind | None = None
+    name: str,
+    parts: Sequence[Work],
+    *,
+    bytes_read: int,
+    bytes_written: int,
+    operands: int = 0,
+    nodes: int = 0,
+    kind: Kind | None = None,
+    compiled: Compiled | None = None,
 ) -> Work:
     """One fused kernel that computes all of `parts` but moves only its own inputs and outputs.
 
-    `operands` 0 stands for one per part and one more; `nodes` 0 for the sum over the parts.
+    operands: tensors read and written; 0 stands for what a chain of the parts has from outside.
+    nodes: ONNX nodes inside; 0 stands for the sum over the parts.
+    Raises UsageError when there is nothing to fuse.
     """
-    heaviest = max(parts, key=lambda part: (_WEIGHT[part.kind], part.gemm_flops))
-    operands = operands or len(parts) + 1
+    if not parts:
+        raise UsageError(f"cost of '{name}': a fusion must have at least one part; got none")
+    heaviest = max(parts, key=lambda part: (_WEIGHT[part.kind], part.gemm_flops, part.elements))
+    total = operands or sum(part.operands for part in parts) - 2 * (len(parts) - 1)
+    products = [part for part in parts if part.gemm_flops]
+    wide = heaviest.vector if heaviest.kind == "reduction" else vector_of(heaviest.dtype)
     return replace(
         heaviest,
         name=name,
+        op="",
         flops=sum(part.flops for part in parts),
         special=sum(part.special for part in parts),
         bytes_read=bytes_read,
@@ -87,12 +114,27 @@ def fuse(
         elements=max(part.elements for part in parts),
         parts=tuple(scalar for part in parts for scalar in part.parts),
         gemm_flops=sum(part.gemm_flops for part in parts),
+        gemm=products[0].gemm if len(products) == 1 else None,
         nodes=nodes or sum(part.nodes for part in parts),
         launches=1,
-        operands=operands,
+        operands=total,
         fused=True,
-        live=max(1, operands - 1),
+        live=max(1, total - 1),
+        vector=wide,
         resident_bytes=0,
+        run_bytes=0,
+        compiled=compiled,
+    )
+
+
+def repeat(work: Work, times: int) -> Work:
+    """`work` computed `times` over, as when a producer is recomputed in each of its readers; bytes are as before."""
+    return replace(
+        work,
+        flops=work.flops * times,
+        special=work.special * times,
+        gemm_flops=work.gemm_flops * times,
+        parts=tuple((op, elements * times) for op, elements in work.parts),
     )
 
 
