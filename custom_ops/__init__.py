@@ -1,0 +1,37 @@
+"""The fused ops, one folder each: `op.py` says what it is, `op.cc` and the kernels run it, `cases.py` tries it.
+
+A new op is a new folder: it is found here, by CMake and by the tests without a line anywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from onnxfuse.case import Case, Refusal
+from onnxfuse.op import Op
+
+
+def all_ops() -> dict[str, Op]:
+    """Every op by its name."""
+    return {op.name: op for op in map(_op, _folders())}
+
+
+def all_cases() -> list[tuple[Op, Case]]:
+    """Every op with each use of it that must give the numbers of its reference: `CASES` in its cases.py."""
+    return [(_op(folder), case) for folder in _folders() for case in importlib.import_module(f"{__name__}.{folder}.cases").CASES]
+
+
+def all_refusals() -> list[tuple[Op, Refusal]]:
+    """Every op with each use of it that must end in an error: `REFUSED` in its cases.py."""
+    return [(_op(folder), case) for folder in _folders() for case in importlib.import_module(f"{__name__}.{folder}.cases").REFUSED]
+
+
+def _folders() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and not module.name.startswith("_"))
+
+
+def _op(folder: str) -> Op:
+    """The one Op that a folder's op.py defines."""
+    (op,) = (value for value in vars(importlib.import_module(f"{__name__}.{folder}.op")).values() if isinstance(value, Op))
+    return op

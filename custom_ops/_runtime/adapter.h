@@ -1,0 +1,53 @@
+// Between OpSpec and ONNX Runtime: one CustomOp for each op and each choice of its types.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "custom_ops/_runtime/op.h"
+#include "custom_ops/_runtime/ort_abi.h"
+
+namespace onnxfuse {
+
+// The ops registered by static `Register`s, in no particular order.
+const std::vector<OpSpec>& AllOps();
+
+// The runtime's view of `spec` for one assignment of its type variables. A second provider (CUDA) is a second CustomOp
+// of the same name whose GetExecutionProviderType says so.
+//
+// has_safe_inference: the runtime can infer shapes of a node whose optional inputs are not given. Where it cannot, an
+// op with optional inputs has no inference, and its outputs have the shapes that the model's value_info gives them.
+struct CustomOp : OrtCustomOp {
+  CustomOp(const OpSpec& spec, const Signature& signature, std::vector<Type> types, const OrtApi* api,
+           bool has_safe_inference);
+
+  // The element type of a parameter: that of its type variable, or the ONNX type it names.
+  Type TypeOf(const Param& param) const;
+
+  const OpSpec& spec;
+  const Signature& signature;
+  std::vector<Type> types;  // in the order of spec.types
+  const OrtApi* api;
+};
+
+// The CustomOps of `spec`, one for each combination of its types.
+std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
+                                                   bool has_safe_inference);
+
+// Throws std::runtime_error with the message of `status`, and releases it, where it is an error.
+void Check(const OrtApi* api, OrtStatus* status);
+
+// Runs body; what it throws becomes a status.
+template <typename Body>
+OrtStatus* Guard(const OrtApi* api, Body&& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& error) {
+    return ort::CreateStatus(api)(kOrtInvalidArgument, error.what());
+  } catch (...) {
+    return ort::CreateStatus(api)(kOrtFail, "onnxfuse: unknown error");
+  }
+}
+
+}  // namespace onnxfuse

@@ -1,0 +1,16 @@
+// Reading and checking the attributes of a node.
+#pragma once
+
+#include <vector>
+
+#include "custom_ops/_runtime/op.h"
+#include "custom_ops/_runtime/ort_abi.h"
+
+namespace onnxfuse {
+
+// The values of `attributes` in the node, in that order; the default where one is not given.
+// Throws std::runtime_error where one has another type or a value that is not allowed.
+std::vector<AttributeValue> ReadAttributes(const std::vector<Attribute>& attributes, const OrtApi* api,
+                                           const OrtKernelInfo* info);
+
+}  // namespace onnxfuse

@@ -1,0 +1,82 @@
+// The library's one exported function, and the list of ops behind it.
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "custom_ops/_runtime/adapter.h"
+#include "custom_ops/_runtime/ort_abi.h"
+
+#if defined(_WIN32)
+#define ONNXFUSE_EXPORT __declspec(dllexport)
+#else
+#define ONNXFUSE_EXPORT __attribute__((visibility("default")))
+#endif
+
+namespace onnxfuse {
+namespace {
+
+constexpr const char* kDomain = "ai.onnxfuse";
+
+std::vector<OpSpec>& MutableOps() {
+  static std::vector<OpSpec> ops;
+  return ops;
+}
+
+// All ops as one runtime sees them. It lives as long as the process: sessions keep pointers into it.
+struct Domain {
+  const OrtApi* api;
+  OrtCustomOpDomain* handle = nullptr;
+  std::vector<std::unique_ptr<Signature>> signatures;
+  std::vector<std::unique_ptr<CustomOp>> ops;
+
+  Domain(const OrtApi* runtime, bool has_safe_inference) : api(runtime) {
+    Check(api, ort::CreateCustomOpDomain(api)(kDomain, &handle));
+    for (const OpSpec& spec : AllOps()) {
+      signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
+      for (auto& op : CustomOpsOf(spec, *signatures.back(), api, has_safe_inference)) {
+        Check(api, ort::CustomOpDomain_Add(api)(handle, op.get()));
+        ops.push_back(std::move(op));
+      }
+    }
+  }
+};
+
+// Before 1.24 a runtime that prepares a shape inference follows the null pointer of an input that is not given.
+bool HasSafeInference(const char* version) {
+  int major = 0, minor = 0;
+  return std::sscanf(version, "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= 24);
+}
+
+// One domain for each runtime in the process (as a rule there is one), made at its first session.
+const Domain& DomainOf(const OrtApi* api, const OrtApiBase* base) {
+  static std::mutex mutex;
+  static auto* domains = new std::vector<std::unique_ptr<Domain>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto& domain : *domains) {
+    if (domain->api == api) return *domain;
+  }
+  domains->push_back(std::make_unique<Domain>(api, HasSafeInference(base->GetVersionString())));
+  return *domains->back();
+}
+
+}  // namespace
+
+const std::vector<OpSpec>& AllOps() { return MutableOps(); }
+
+Register::Register(OpSpec spec) { MutableOps().push_back(std::move(spec)); }
+
+}  // namespace onnxfuse
+
+extern "C" ONNXFUSE_EXPORT OrtStatus* ORT_CALL RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
+  const OrtApi* api = base->GetApi(kOrtApiVersion);
+  if (api == nullptr) {
+    // Too old for kOrtApiVersion; CreateStatus is in the same slot of every version.
+    const OrtApi* oldest = base->GetApi(1);
+    return onnxfuse::ort::CreateStatus(oldest)(kOrtFail, "onnxfuse: ONNX Runtime 1.18 or newer is needed");
+  }
+  return onnxfuse::Guard(api, [&] {
+    onnxfuse::Check(api, onnxfuse::ort::AddCustomOpDomain(api)(options, onnxfuse::DomainOf(api, base).handle));
+  });
+}
