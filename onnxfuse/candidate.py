@@ -26,7 +26,8 @@ from onnxfuse.symbolic import Dim
 MIN_OPSET = 11  # bodies of fused ops are spelled from here on
 CHEAP = {"Cast", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Split", "Slice", "Gather", "Concat",
          "Shape", "Constant", "ConstantOfShape"}  # fmt: skip
-RANGE = {onnx.TensorProto.DOUBLE: 4, onnx.TensorProto.FLOAT: 3, onnx.TensorProto.BFLOAT16: 2, onnx.TensorProto.FLOAT16: 2}
+T = onnx.TensorProto
+WIDENS = {(T.FLOAT16, T.FLOAT), (T.BFLOAT16, T.FLOAT), (T.FLOAT16, T.DOUBLE), (T.BFLOAT16, T.DOUBLE), (T.FLOAT, T.DOUBLE)}
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,9 @@ def _check_rounding(region: Sequence[Node], root: Value) -> None:
         source, target = node.input(0), node.outputs[0] if node.outputs else None
         if node.op not in ("Cast", "CastLike") or source is None or target is None:
             continue
-        if source.dtype in FLOATS and target.dtype in FLOATS and RANGE[target.dtype] <= RANGE[source.dtype] != source.dtype:
-            if target.dtype not in (root.dtype, source.dtype):
-                raise Decline(f"'{node.label}' rounds to {TYPE_NAMES[target.dtype]} in the middle; that must be kept")
+        rounds = source.dtype in FLOATS and source.dtype != target.dtype and (source.dtype, target.dtype) not in WIDENS
+        if rounds and target.dtype != root.dtype:
+            raise Decline(f"'{node.label}' rounds to {TYPE_NAMES.get(target.dtype, 'another type')} in the middle; that must be kept")
 
 
 def _removed(region: Sequence[Node], outputs: Sequence[Value | None]) -> frozenset[Node]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from onnxfuse.candidate import Candidate
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.graph import Node, Value
+from onnxfuse.graph import Node
 
 EXACT = 12  # groups of at most this many overlapping candidates are solved exactly
 
@@ -46,13 +46,10 @@ def _lost(candidate: Candidate, best: Sequence[Candidate]) -> Decision:
 
 def _groups(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     """Candidates that overlap, directly or through others, in graph order."""
-    by_node: dict[Node | Value, list[int]] = defaultdict(list)
+    owners: dict[Node, list[int]] = defaultdict(list)
     for position, candidate in enumerate(found):
         for node in candidate.removed:
-            by_node[node].append(position)
-        for value in candidate.inputs:
-            if value.producer is not None:
-                by_node[value.producer].append(position)
+            owners[node].append(position)
     group = list(range(len(found)))
 
     def top(i: int) -> int:
@@ -61,10 +58,14 @@ def _groups(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
             i = group[i]
         return i
 
-    for positions in by_node.values():
+    for positions in owners.values():
         for other in positions[1:]:
-            if found[positions[0]].conflicts(found[other]) or len(positions) > 2:
-                group[top(other)] = top(positions[0])
+            group[top(other)] = top(positions[0])
+    for position, candidate in enumerate(found):
+        for value in candidate.inputs:
+            for owner in owners.get(value.producer, ()) if value.producer is not None else ():
+                if value not in found[owner].outputs:
+                    group[top(position)] = top(owner)
     members: dict[int, list[Candidate]] = defaultdict(list)
     for position, candidate in enumerate(found):
         members[top(position)].append(candidate)

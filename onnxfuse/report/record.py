@@ -1,0 +1,36 @@
+"""The record of one optimisation: every decision with its reason, and the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onnxfuse.decision import Decision, Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was found and decided. Times in seconds; node counts are of the main graph and its bodies.
+
+    device: what was priced for. sizes: the number each symbolic dim was priced at. verified: one line per check that
+    ran; not_verified: what was not checked, and why. seconds: our own time by phase.
+    """
+
+    model: str
+    device: str
+    level: str
+    decisions: tuple[Decision, ...]
+    nodes_before: int
+    nodes_after: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    verified: tuple[str, ...] = ()
+    not_verified: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def ended(self, *verdicts: Verdict) -> tuple[Decision, ...]:
+        """Decisions that ended in one of these ways, in graph order."""
+        return tuple(d for d in self.decisions if d.verdict in verdicts)
+
+    @property
+    def fused(self) -> tuple[Decision, ...]:
+        return self.ended(Verdict.FUSED)

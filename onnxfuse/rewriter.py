@@ -1,0 +1,352 @@
+"""The only code that edits a model: puts chosen candidates into a copy of the original ModelProto.
+
+Nodes that no candidate takes keep their bytes and their order. Everything a rewrite leaves unused (nodes,
+initializers, value_info) goes with it; what was unused before stays.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from onnx import numpy_helper
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
+
+from onnxfuse.candidate import Candidate
+from onnxfuse.graph import Graph, Model, Value, constant_value
+from onnxfuse.names import Names, names_in
+from onnxfuse.op import TYPE_NAMES, VERSION, Instance, Op
+from onnxfuse.rule import NewConstant
+from onnxfuse.symbolic import substitute
+
+Scope = onnx.GraphProto | onnx.FunctionProto
+FUNCTIONS_IR, OVERLOADS_IR = 8, 10
+CONTRIB_VERSIONS = {"com.microsoft": 1}
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One candidate as protos: what it takes out and what it puts in."""
+
+    candidate: Candidate
+    node: onnx.NodeProto
+    constants: tuple[onnx.TensorProto, ...]
+    body: onnx.FunctionProto | None
+
+
+@dataclass
+class Rewritten:
+    """The edited copy, and the name each chosen candidate's node got."""
+
+    proto: onnx.ModelProto
+    rewrites: list[Rewrite] = field(default_factory=list)
+
+
+def rewrite(model: Model, chosen: Sequence[Candidate]) -> Rewritten:
+    """A copy of the model with the chosen candidates in it; the model itself is not changed.
+
+    The candidates must not overlap. Raises ValueError when their nodes would form a cycle.
+    """
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    result = Rewritten(proto)
+    if not chosen:
+        return result
+    names, bodies = Names(names_in(proto)), Bodies(proto)
+    by_graph: dict[Graph, list[Candidate]] = defaultdict(list)
+    for candidate in chosen:
+        by_graph[candidate.view.graph].append(candidate)
+    # inner graphs first: an edit moves the nodes that hold them
+    for graph in sorted(by_graph, key=_depth, reverse=True):
+        rewrites = [_make(candidate, names, bodies) for candidate in by_graph[graph]]
+        _edit(_scope(proto, graph), graph, rewrites)
+        result.rewrites += rewrites
+    _import(proto, chosen, bodies)
+    return result
+
+
+def _depth(graph: Graph) -> int:
+    return 0 if graph.parent is None else 1 + _depth(graph.parent.graph)
+
+
+def _scope(proto: onnx.ModelProto, graph: Graph) -> Scope:
+    """The part of the copy that `graph` was read from."""
+    if graph.parent is not None:
+        node = _scope(proto, graph.parent.graph).node[graph.parent.index]
+        bodies = [b for a in node.attribute for b in ([a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs)]
+        return bodies[graph.parent.subgraphs.index(graph)]
+    if graph.function is not None:
+        return proto.functions[list(graph.model.proto.functions).index(graph.function)]
+    return proto.graph
+
+
+# ---- the new node
+
+
+def _make(candidate: Candidate, names: Names, bodies: Bodies) -> Rewrite:
+    call, constants = candidate.call, []
+    inputs: list[gs.Variable] = []
+    for operand in call.operands:
+        if isinstance(operand, NewConstant):
+            constants.append(numpy_helper.from_array(operand.array, names.fresh(operand.like.name)))
+            inputs.append(gs.Variable(constants[-1].name))
+        else:
+            inputs.append(gs.Variable(operand.name) if operand is not None else gs.Variable.empty())
+    outputs = [gs.Variable(o.name) if o is not None else gs.Variable.empty() for o in candidate.outputs]
+    attributes = {k: v for k, v in call.attributes.items() if v is not None}
+    origin = gs.Node(call.name, names.fresh(f"{call.name}_0"), attributes, inputs, outputs, domain=call.domain or None)
+    node = OnnxExporter.export_node(origin)
+    body = bodies.of(candidate) if isinstance(call.op, Op) else None
+    if body is not None and body.overload:
+        node.overload = body.overload
+    _describe(node, candidate)
+    return Rewrite(candidate, node, tuple(constants), body)
+
+
+def _describe(node: onnx.NodeProto, candidate: Candidate) -> None:
+    """Keep the metadata and doc_string that all replaced nodes agree on, and say where the node came from."""
+    sources = [n.proto for n in candidate.region if n in candidate.removed and n.op != "Constant"]
+    common = set.intersection(*({(p.key, p.value) for p in s.metadata_props} for s in sources)) if sources else set()
+    for key, value in sorted(common):
+        node.metadata_props.add(key=key, value=value)
+    if len({s.doc_string for s in sources}) == 1:
+        node.doc_string = sources[0].doc_string
+
+
+class Bodies:
+    """The function bodies a model carries: one per op and meaning, told apart by `overload`."""
+
+    def __init__(self, proto: onnx.ModelProto) -> None:
+        self.opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+        self.known = {(f.domain, f.name, f.overload): f for f in proto.functions}
+        self.added: list[onnx.FunctionProto] = []
+
+    def of(self, candidate: Candidate) -> onnx.FunctionProto:
+        """The body for this use of the op, made if no equal one is there."""
+        op: Op = candidate.call.op
+        body = op.body(instance(candidate, self.opset))
+        for number in range(len(self.known) + 1):
+            body.overload = str(number) if number else ""
+            key = (body.domain, body.name, body.overload)
+            if key not in self.known:
+                self.known[key] = body
+                self.added.append(body)
+            if self.known[key].SerializeToString(deterministic=True) == body.SerializeToString(deterministic=True):
+                return self.known[key]
+        raise AssertionError("a new overload is always free")
+
+
+def instance(candidate: Candidate, opset: int) -> Instance:
+    """A candidate's call as the op's body sees it."""
+    call, op = candidate.call, candidate.call.op
+    given = {p.name: o for p, o in zip(op.inputs, call.operands, strict=False) if o is not None}
+    types = {p.type: TYPE_NAMES[_dtype(o)] for p, o in ((p, given[p.name]) for p in op.inputs if p.name in given)}
+    types.setdefault(op.outputs[0].type, TYPE_NAMES[candidate.root.dtype])
+    outputs = frozenset(p.name for p, o in zip(op.outputs, candidate.outputs, strict=False) if o is not None)
+    return Instance({**op.attributes, **call.attributes}, frozenset(given), outputs, types, opset)
+
+
+def _dtype(operand: Value | NewConstant) -> int:
+    if isinstance(operand, NewConstant):
+        return int(onnx.helper.np_dtype_to_tensor_dtype(operand.array.dtype))
+    return operand.dtype
+
+
+def _import(proto: onnx.ModelProto, chosen: Sequence[Candidate], bodies: Bodies) -> None:
+    """Opset imports, function bodies and the IR version that the new nodes need."""
+    for candidate in chosen:
+        domain = candidate.call.domain
+        version = VERSION if isinstance(candidate.call.op, Op) else CONTRIB_VERSIONS.get(domain, 1)
+        holders = [proto, *([_function(proto, candidate)] if _function(proto, candidate) is not None else [])]
+        for holder in holders:
+            if domain not in ("", "ai.onnx") and all(o.domain != domain for o in holder.opset_import):
+                holder.opset_import.add(domain=domain, version=version)
+    if bodies.added:
+        proto.functions.extend(bodies.added)
+        needed = OVERLOADS_IR if any(b.overload for b in bodies.added) else FUNCTIONS_IR
+        if proto.ir_version < 4:
+            _drop_default_inputs(proto.graph)
+        proto.ir_version = max(proto.ir_version, needed)
+
+
+def _function(proto: onnx.ModelProto, candidate: Candidate) -> onnx.FunctionProto | None:
+    graph = candidate.view.graph
+    while graph.parent is not None:
+        graph = graph.parent.graph
+    scope = _scope(proto, graph)
+    return scope if isinstance(scope, onnx.FunctionProto) else None
+
+
+def _drop_default_inputs(graph: onnx.GraphProto) -> None:
+    """Below IR 4 every initializer had to be listed as an input; from 4 on that would make it overridable."""
+    names = {t.name for t in graph.initializer}
+    kept = [i for i in graph.input if i.name not in names]
+    del graph.input[:]
+    graph.input.extend(kept)
+
+
+# ---- the edit
+
+
+def _edit(scope: Scope, graph: Graph, rewrites: Sequence[Rewrite]) -> None:
+    removed = {n.index for r in rewrites for n in r.candidate.removed}
+    keyed: list[tuple[int, onnx.NodeProto]] = [(i, n) for i, n in enumerate(scope.node) if i not in removed]
+    for rewrite_ in rewrites:
+        first = min(o.producer.index for o in rewrite_.candidate.outputs if o is not None and o.producer is not None)
+        for constant in rewrite_.constants:
+            keyed += _add_constant(scope, constant, first)
+        keyed.append((first, rewrite_.node))
+    live = _drop_dead(keyed, graph, scope)
+    ordered = [_copy(node) for node in _sorted(live)]
+    del scope.node[:]
+    scope.node.extend(ordered)
+    _clean(scope, graph)
+
+
+def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
+    copied = onnx.NodeProto()
+    copied.CopyFrom(node)
+    return copied
+
+
+def _add_constant(scope: Scope, constant: onnx.TensorProto, key: int) -> list[tuple[int, onnx.NodeProto]]:
+    """An initializer, or in a function (which has none) a Constant node."""
+    if isinstance(scope, onnx.GraphProto):
+        scope.initializer.append(constant)
+        return []
+    return [(key, onnx.helper.make_node("Constant", [], [constant.name], value=constant))]
+
+
+def _drop_dead(keyed: list[tuple[int, onnx.NodeProto]], graph: Graph, scope: Scope) -> list[tuple[int, onnx.NodeProto]]:
+    """Without the nodes that nobody reads any more; a node that nobody read before stays."""
+    outputs = {o.name for o in scope.output} if isinstance(scope, onnx.GraphProto) else set(scope.output)
+    while True:
+        read = outputs | {name for _, node in keyed for name in reads(node)}
+        dead = {id(n) for _, n in keyed if not any(o in read for o in n.output) and _was_read(n, graph)}
+        if not dead:
+            return keyed
+        keyed = [(k, n) for k, n in keyed if id(n) not in dead]
+
+
+def _was_read(node: onnx.NodeProto, graph: Graph) -> bool:
+    values = [graph.values[o] for o in node.output if o in graph.values]
+    return any(v.users or v.captured or v.is_output for v in values)
+
+
+def _sorted(keyed: list[tuple[int, onnx.NodeProto]]) -> list[onnx.NodeProto]:
+    """Nodes in topological order, otherwise as they stood."""
+    producer = {o: position for position, (_, node) in enumerate(keyed) for o in node.output if o}
+    waiting, readers = [0] * len(keyed), defaultdict(list)
+    for position, (_, node) in enumerate(keyed):
+        for source in {producer[name] for name in reads(node) if name in producer}:
+            waiting[position] += 1
+            readers[source].append(position)
+    ready = [(keyed[p][0], p) for p, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    ordered: list[onnx.NodeProto] = []
+    while ready:
+        _, position = heapq.heappop(ready)
+        ordered.append(keyed[position][1])
+        for reader in readers[position]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heapq.heappush(ready, (keyed[reader][0], reader))
+    if len(ordered) != len(keyed):
+        raise ValueError("the chosen fusions would form a cycle")
+    return ordered
+
+
+def reads(node: onnx.NodeProto) -> Iterable[str]:
+    """Every name a node reads, those its bodies read from outside included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        for body in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+            inside = {i.name for i in body.input} | {t.name for t in body.initializer}
+            for inner in body.node:
+                yield from (name for name in reads(inner) if name not in inside)
+                inside.update(inner.output)
+            yield from (o.name for o in body.output if o.name not in inside)
+
+
+def _clean(scope: Scope, graph: Graph) -> None:
+    """Drop initializers that lost their last reader, and what is said of values that are gone."""
+    made = {o for n in scope.node for o in n.output}
+    read = {name for n in scope.node for name in reads(n)}
+    if isinstance(scope, onnx.GraphProto):
+        read |= {o.name for o in scope.output}
+        inputs = {i.name for i in scope.input}
+        _keep(scope.initializer, lambda t: t.name in read or t.name in inputs or not _had_reader(graph, t.name))
+        _keep(scope.sparse_initializer, lambda t: t.values.name in read or not _had_reader(graph, t.values.name))
+        made |= inputs | {t.name for t in scope.initializer} | {t.values.name for t in scope.sparse_initializer}
+        _keep(scope.quantization_annotation, lambda a: a.tensor_name in made)
+    _keep(scope.value_info, lambda v: v.name in made or v.name not in graph.values)
+
+
+def _had_reader(graph: Graph, name: str) -> bool:
+    value = graph.values.get(name)
+    return value is not None and bool(value.users or value.captured or value.is_output)
+
+
+def _keep(repeated, wanted) -> None:  # type: ignore[no-untyped-def]  # protobuf containers have no common type
+    gone = [i for i, item in enumerate(repeated) if not wanted(item)]
+    for position in reversed(gone):
+        del repeated[position]
+
+
+# ---- one rewrite as two small models
+
+
+def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """(what was replaced, what replaces it) as models of their own with the same inputs and outputs.
+
+    `sizes` puts a number in for every symbolic dim, so both have static shapes. Constants and known sizes that the
+    replaced nodes read are inside; external data is read for them.
+    """
+    candidate = rewrite_.candidate
+    model = candidate.view.graph.model
+    region = set(candidate.region)
+    inputs = [v for v in candidate.inputs if not v.is_constant]
+    given = {v for v in inputs} | {o for n in candidate.region for o in n.outputs if o is not None}
+    wanted = [v for n in candidate.region for v in n.inputs if v is not None and v not in given]
+    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in region}
+    outputs = [o for o in candidate.outputs if o is not None]
+    before = _small(model, [_copy(n.proto) for n in candidate.region], inputs, outputs, tensors.values(), sizes)
+    constants = [*(t for n, t in tensors.items() if n in rewrite_.node.input), *rewrite_.constants]
+    after = _small(model, [_copy(rewrite_.node)], inputs, outputs, constants, sizes)
+    if rewrite_.body is not None:
+        after.functions.append(rewrite_.body)
+        after.ir_version = max(after.ir_version, OVERLOADS_IR)
+    domain = rewrite_.node.domain
+    if domain and all(o.domain != domain for o in after.opset_import):
+        after.opset_import.add(domain=domain, version=CONTRIB_VERSIONS.get(domain, VERSION))
+    return before, after
+
+
+def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:
+    """A constant, or a value of known content with `sizes` put in, as an initializer."""
+    if value.elements is not None and not value.is_constant:
+        numbers = [substitute(e, sizes) for e in value.elements]
+        array = np.array(numbers, onnx.helper.tensor_dtype_to_np_dtype(value.dtype)).reshape((-1,) if value.rank else ())
+        return numpy_helper.from_array(array, value.name)
+    held = constant_value(value)
+    assert held is not None, f"'{value.name}' is neither an input nor constant"
+    return numpy_helper.from_array(np.ascontiguousarray(held), value.name)
+
+
+def _small(
+    model: Model, nodes: list[onnx.NodeProto], inputs: Sequence[Value], outputs: Sequence[Value], tensors: Iterable[onnx.TensorProto], sizes: Mapping[str, int]
+) -> onnx.ModelProto:
+    graph = onnx.helper.make_graph(nodes, "rewrite", [_info(v, sizes) for v in inputs], [_info(v, sizes) for v in outputs], list(tensors))
+    small = onnx.helper.make_model(graph, opset_imports=list(model.proto.opset_import))
+    small.ir_version = max(model.proto.ir_version, FUNCTIONS_IR)
+    return small
+
+
+def _info(value: Value, sizes: Mapping[str, int]) -> onnx.ValueInfoProto:
+    shape = None if value.shape is None else [substitute(d, sizes) for d in value.shape]
+    return onnx.helper.make_tensor_value_info(value.name, value.dtype, shape)
