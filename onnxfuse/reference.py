@@ -34,7 +34,7 @@ class Reference:
         self._statements.append((name, expression))
         return name
 
-    def op(self, kind: str, *operands: str, **attributes: int | float | str) -> str:
+    def op(self, kind: str, *operands: str, **attributes: float | str) -> str:
         shown = ", ".join(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value!r}" for key, value in attributes.items())
         return self.let(f"{kind} {f'<{shown}> ' if shown else ''}({', '.join(operands)})")
 
