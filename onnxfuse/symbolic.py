@@ -19,7 +19,7 @@ Dim: TypeAlias = Union[int, "Expr"]
 _Monomial: TypeAlias = "tuple[_Atom, ...]"  # sorted by `_Atom.order`, repeated for powers; empty: the constant term
 _Terms: TypeAlias = "dict[_Monomial, int]"
 
-SIZE_LIMIT = 128  # atoms in one expression; beyond it a fresh symbol stands for the rest, so that all stays linear
+SIZE_LIMIT = 128  # atoms in one expression; beyond it an unknown stands for the rest, so that all stays linear
 
 
 class _Atom:
@@ -82,7 +82,7 @@ class Expr:
             return _collect({m: f * other for m, f in self.terms.items()})
         terms: _Terms = {}
         if len(self.terms) * len(other.terms) > SIZE_LIMIT:
-            return _beyond_limit("product")
+            return unknown("product")
         for left, a in self.terms.items():
             for right, b in other.terms.items():
                 monomial = _times(left, right)
@@ -120,6 +120,11 @@ def symbol(name: str) -> Expr:
 def fresh(hint: str) -> Expr:
     """A size equal to no other, shown as `hint`. `symbols` does not list it and `substitute` leaves it."""
     return _expr(_Atom("fresh", hint, (), object()))
+
+
+def unknown(hint: str) -> Expr:
+    """A number equal to no other, of any sign: no size, but what a run may compute a size from."""
+    return _expr(_Atom("fresh", hint, (), object(), is_nonnegative=False))
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -202,6 +207,17 @@ def symbols(dim: Dim) -> set[str]:
     return found
 
 
+def is_named(dim: Dim) -> bool:
+    """Whether numbers for its `symbols` make a number of it: no fresh symbol is in it."""
+    return isinstance(dim, int) or all(a.kind != "fresh" and all(map(is_named, a.args)) for m in dim.terms for a in m)
+
+
+def is_fresh(dim: Dim) -> bool:
+    """Whether a size is one fresh symbol and nothing else."""
+    atom = _sole_atom(dim)
+    return atom is not None and atom.kind == "fresh"
+
+
 def is_nonnegative(dim: Dim) -> bool:
     """Whether a size is provably at least 0 whatever its symbols are. False says nothing."""
     return _is_nonnegative_within(dim, depth=4)
@@ -274,11 +290,6 @@ def _is_nonnegative_within(dim: Dim, depth: int) -> bool:
     return all(f >= 0 and all(a.is_nonnegative for a in m) for m, f in dim.terms.items()) or _is_bounded(dim, depth)
 
 
-def _beyond_limit(hint: str) -> Expr:
-    """A number equal to no other, of any sign: what stands for an expression that grew too large."""
-    return _expr(_Atom("fresh", hint, (), object(), is_nonnegative=False))
-
-
 def _expr(atom: _Atom) -> Expr:
     return Expr({(atom,): 1})
 
@@ -296,7 +307,7 @@ def _collect(terms: _Terms) -> Dim:
     if len(kept) == 1 and () in kept:
         return kept[()]
     result = Expr(kept)
-    return result if result.size <= SIZE_LIMIT else _beyond_limit("sum")
+    return result if result.size <= SIZE_LIMIT else unknown("sum")
 
 
 def _times(a: _Monomial, b: _Monomial) -> _Monomial:
@@ -321,7 +332,7 @@ def _commutative(kind: str, a: Dim, b: Dim) -> Dim:
 
 def _atom(kind: str, text: str, args: tuple[Dim, ...], *, is_nonnegative: bool) -> Dim:
     atom = _Atom(kind, text, args, is_nonnegative=is_nonnegative)
-    return _expr(atom) if atom.size <= SIZE_LIMIT else _beyond_limit(kind)
+    return _expr(atom) if atom.size <= SIZE_LIMIT else unknown(kind)
 
 
 def _without(monomial: _Monomial, part: _Monomial) -> _Monomial | None:

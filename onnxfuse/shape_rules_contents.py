@@ -1,0 +1,287 @@
+"""What small integer tensors hold: the arithmetic that exporters do on sizes before a Reshape, Expand or Slice.
+
+Arrays hold ints and expressions (dtype object). A rule gets the shape that the output has, all numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from onnxfuse import symbolic
+from onnxfuse.shape_facts import FLOATS, INTEGERS, Call, Shape, Unknown, content_rule, objects, place, whole
+from onnxfuse.shape_rules_layout import shape_part
+from onnxfuse.symbolic import Dim
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@content_rule("Identity", "CastLike", "Floor", "Ceil", "Round")
+def _same(call: Call, shape: Shape) -> Array:
+    return call.array(0)  # of a float: only sizes cast to float have contents, and they are whole
+
+
+@content_rule("Cast")
+def _cast(call: Call, shape: Shape) -> Array:
+    """Sizes survive a cast to another integer type, to float32 and back: they are smaller than what these hold."""
+    target = call.integer("to")
+    if call.dtype(0) not in INTEGERS | FLOATS:
+        raise Unknown
+    if target == TensorProto.BOOL:
+        return _each(lambda a: _flag(_not(_equal(a, 0))), shape, call.array(0))
+    return call.array(0)
+
+
+@content_rule("Shape")
+def _shape(call: Call, shape: Shape) -> Array:
+    return objects(shape_part(call))
+
+
+@content_rule("Size")
+def _size(call: Call, shape: Shape) -> Array:
+    return objects([symbolic.product(call.shape(0))]).reshape(())
+
+
+@content_rule("ConstantOfShape")
+def _filled(call: Call, shape: Shape) -> Array:
+    value = call.tensor("value")
+    fill = 0 if value is None else numpy_helper.to_array(value).reshape(-1).tolist()[0]
+    if not isinstance(fill, int):
+        raise Unknown
+    return objects([int(fill)] * math.prod(whole(shape))).reshape(whole(shape))
+
+
+@content_rule("Range")
+def _range(call: Call, shape: Shape) -> Array:
+    start, limit, step = whole(call.scalar(i) for i in range(3))
+    return objects(range(start, limit, step))
+
+
+@content_rule("Concat")
+def _concat(call: Call, shape: Shape) -> Array:
+    parts = [call.array(i) for i in range(len(call.inputs))]
+    axis = place(call.integer("axis"), len(shape))
+    if any(len(p.shape) != len(shape) or p.shape[:axis] + p.shape[axis + 1 :] != shape[:axis] + shape[axis + 1 :] for p in parts):
+        raise Unknown
+    return np.concatenate(parts, axis=axis)
+
+
+@content_rule("Gather")
+def _gather(call: Call, shape: Shape) -> Array:
+    x = call.array(0)
+    axis = place(call.integer("axis", 0), x.ndim)
+    indices = np.array(call.integers(1), dtype=np.int64).reshape(whole(call.shape(1)))
+    if indices.size and not -x.shape[axis] <= int(indices.min()) <= int(indices.max()) < x.shape[axis]:
+        raise Unknown
+    return np.asarray(np.take(x, indices, axis=axis), dtype=object)
+
+
+@content_rule("Slice")
+def _slice(call: Call, shape: Shape) -> Array:
+    x = call.array(0)
+    if call.opset < 10:
+        starts, ends, axes, steps = call.ints("starts") or [], call.ints("ends") or [], call.ints("axes"), None
+    else:
+        starts, ends = call.integers(1), call.integers(2)
+        axes = call.integers(3) if call.has(3) else None
+        steps = call.integers(4) if call.has(4) else None
+    cuts = [slice(None)] * x.ndim
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        step = steps[i] if steps is not None else 1
+        axis = place(axes[i] if axes is not None else i, x.ndim)
+        cuts[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
+    return x[tuple(cuts)]
+
+
+@content_rule("Split")
+def _split(call: Call, shape: Shape) -> list[Array]:
+    x = call.array(0)
+    axis = place(call.integer("axis", 0), x.ndim)
+    sizes = call.axes(1, "split") or [whole(shape)[axis]] * len(call.node.outputs)
+    return np.split(x, np.cumsum(sizes)[:-1].tolist(), axis=axis)
+
+
+@content_rule("Unsqueeze", "Squeeze", "Reshape", "Flatten")
+def _reshape(call: Call, shape: Shape) -> Array:
+    x, sizes = call.array(0), whole(shape)
+    if x.size != math.prod(sizes):
+        raise Unknown
+    return x.reshape(sizes)
+
+
+@content_rule("Transpose")
+def _transpose(call: Call, shape: Shape) -> Array:
+    return call.array(0).transpose(call.ints("perm"))
+
+
+@content_rule("Expand")
+def _expand(call: Call, shape: Shape) -> Array:
+    return _spread(call.array(0), shape)
+
+
+@content_rule("Tile")
+def _tile(call: Call, shape: Shape) -> Array:
+    return np.tile(call.array(0), call.integers(1))
+
+
+@content_rule("ReduceProd")
+def _product(call: Call, shape: Shape) -> Array:
+    return _reduced(call, shape, symbolic.product)
+
+
+@content_rule("ReduceSum")
+def _sum(call: Call, shape: Shape) -> Array:
+    return _reduced(call, shape, lambda values: sum(values, start=0))
+
+
+@content_rule("ReduceMax")
+def _largest(call: Call, shape: Shape) -> Array:
+    return _reduced(call, shape, lambda values: _fold(symbolic.maximum, values))
+
+
+@content_rule("ReduceMin")
+def _smallest(call: Call, shape: Shape) -> Array:
+    return _reduced(call, shape, lambda values: _fold(symbolic.minimum, values))
+
+
+def _reduced(call: Call, shape: Shape, combine: Callable[[list[Dim]], Dim]) -> Array:
+    """Combine all elements of a vector; where nothing is reduced the input comes back."""
+    values = list(call.elements(0))
+    if math.prod(whole(shape)) != 1 or not values:
+        raise Unknown
+    return objects([combine(values)]).reshape(whole(shape))
+
+
+def _fold(combine: Callable[[Dim, Dim], Dim], values: list[Dim]) -> Dim:
+    result = values[0]
+    for value in values[1:]:
+        result = combine(result, value)
+    return result
+
+
+def _each(combine: Callable[..., Dim], shape: Shape, *operands: Array) -> Array:
+    """Apply a function of numbers to broadcast operands."""
+    flat = (_spread(operand, shape).reshape(-1).tolist() for operand in operands)
+    return objects(combine(*values) for values in zip(*flat, strict=True)).reshape(whole(shape))
+
+
+def _spread(x: Array, shape: Shape) -> Array:
+    try:
+        return np.broadcast_to(x, whole(shape))
+    except ValueError:  # the model is wrong: its operands do not broadcast
+        raise Unknown from None
+
+
+def _elementwise(op: str, combine: Callable[[Dim, Dim], Dim]) -> None:
+    @content_rule(op)
+    def rule(call: Call, shape: Shape) -> Array:
+        result = call.array(0)
+        for position in range(1, len(call.inputs)):
+            result = _each(combine, shape, result, call.array(position))
+        return result
+
+
+def _quotient(a: Dim, b: Dim) -> Dim:
+    """Integer Div, which rounds towards 0: a floor only where nothing is negative."""
+    if b == 0:
+        raise Unknown
+    exact = symbolic.divide(a, b)
+    if exact is not None:
+        return exact
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if symbolic.is_nonnegative(a) and symbolic.is_nonnegative(b):
+        return a // b
+    return symbolic.unknown("quotient")
+
+
+def _remainder(a: Dim, b: Dim) -> Dim:
+    if b == 0:
+        raise Unknown
+    return a % b
+
+
+def _equal(a: Dim, b: Dim) -> bool | None:
+    """Whether two numbers are the same; None where that depends on the run."""
+    if a == b:
+        return True
+    return False if _less(a, b) or _less(b, a) else None
+
+
+def _less(a: Dim, b: Dim) -> bool | None:
+    if symbolic.is_nonnegative(b - a - 1):
+        return True
+    return False if symbolic.is_nonnegative(a - b) else None
+
+
+def _not(flag: bool | None) -> bool | None:
+    return None if flag is None else not flag
+
+
+def _flag(flag: bool | None) -> Dim:
+    return symbolic.fresh("flag") if flag is None else int(flag)
+
+
+_elementwise("Add", lambda a, b: a + b)
+_elementwise("Sub", lambda a, b: a - b)
+_elementwise("Mul", lambda a, b: a * b)
+_elementwise("Min", symbolic.minimum)
+_elementwise("Max", symbolic.maximum)
+_elementwise("Equal", lambda a, b: _flag(_equal(a, b)))
+_elementwise("Less", lambda a, b: _flag(_less(a, b)))
+_elementwise("Greater", lambda a, b: _flag(_less(b, a)))
+_elementwise("LessOrEqual", lambda a, b: _flag(_not(_less(b, a))))
+_elementwise("GreaterOrEqual", lambda a, b: _flag(_not(_less(a, b))))
+_elementwise("And", symbolic.minimum)
+_elementwise("Or", symbolic.maximum)
+
+
+@content_rule("Div")
+def _divide(call: Call, shape: Shape) -> Array:
+    if call.dtype(0) in FLOATS:
+        return _each(_exact_quotient, shape, call.array(0), call.array(1))
+    return _each(_quotient, shape, call.array(0), call.array(1))
+
+
+def _exact_quotient(a: Dim, b: Dim) -> Dim:
+    exact = symbolic.divide(a, b)
+    if exact is None:
+        raise Unknown
+    return exact
+
+
+@content_rule("Mod")
+def _modulo(call: Call, shape: Shape) -> Array:
+    if call.integer("fmod", 0):
+        raise Unknown
+    return _each(_remainder, shape, call.array(0), call.array(1))
+
+
+@content_rule("Neg")
+def _negate(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: -a, shape, call.array(0))
+
+
+@content_rule("Abs")
+def _absolute(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: symbolic.maximum(a, -a), shape, call.array(0))
+
+
+@content_rule("Not")
+def _negation(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: 1 - a, shape, call.array(0))
+
+
+@content_rule("Where")
+def _where(call: Call, shape: Shape) -> Array:
+    return _each(_choose, shape, call.array(0), call.array(1), call.array(2))
+
+
+def _choose(flag: Dim, a: Dim, b: Dim) -> Dim:
+    if flag in (0, 1):
+        return a if flag else b
+    return a if a == b else symbolic.unknown("choice")
