@@ -17,10 +17,14 @@
 //   < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the first n lanes.
 //   Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
+//   Fraction(x)        x - floor(x), for x >= -127; below that, and for -inf, what makes ExpTwo 0.
+//   ScaleByFloor(x, n)        x * 2^floor(n) for n < 128; 0, or a denormal, below n = -126.
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
+//   Transpose(Vec (&x)[kLanes])       rows become columns, in place.
 // Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true value):
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
+//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. For softmax: half of Exp's work.
 //   Sigmoid   2.5 ulp, denormal results included.
 //   Tanh      1.5 ulp. -0 stays -0.
 //   Erf       1.5 ulp. -0 stays -0.
@@ -43,6 +47,15 @@ namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 ONNXFUSE_INLINE Vec Rsqrt(Vec x) { return Set(1.0f) / Sqrt(x); }
 
+// Lane i is the sum over the lanes of x[i]. Overwrites x.
+ONNXFUSE_INLINE Vec SumEach(Vec (&x)[kLanes]) {
+  Transpose(x);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x[i] = x[i] + x[i + width];
+  }
+  return x[0];
+}
+
 // c[0] + c[1] x + ... + c[N-1] x^(N-1).
 template <int N>
 ONNXFUSE_INLINE Vec Polynomial(Vec x, const float (&c)[N]) {
@@ -62,6 +75,13 @@ ONNXFUSE_INLINE Vec Exp(Vec x) {
   r = NegFma(n, Set(-2.12194440e-4f), r);
   const Vec tail = r * r * Polynomial(r, kQ);
   return ScaleByPowerOfTwo(Set(1.0f) + (r + tail), n);
+}
+
+// 2^floor(x) * (1 + f p(f)) with f = x - floor(x); p is a minimax fit (8.3e-8). Whole x give exact powers.
+ONNXFUSE_INLINE Vec ExpTwo(Vec x) {
+  constexpr float kP[] = {0x1.62e4bap-1f, 0x1.ebdb6ap-3f, 0x1.c91c1p-5f, 0x1.277c1cp-7f, 0x1.e9691p-10f};
+  const Vec f = Fraction(x);
+  return ScaleByFloor(Fma(f, Polynomial(f, kP), Set(1.0f)), x);
 }
 
 // With e = exp(-|x|) <= 1 nothing overflows and the small side keeps its digits.

@@ -96,6 +96,13 @@ ONNXFUSE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
   const __m256i part = _mm256_srai_epi32(whole, 1);
   return a * PowerOfTwo(part) * PowerOfTwo(_mm256_sub_epi32(whole, part));
 }
+ONNXFUSE_INLINE Vec Fraction(Vec a) {
+  const Vec bounded = Max(Set(-127.0f), a);
+  return bounded - Floor(bounded);
+}
+ONNXFUSE_INLINE Vec ScaleByFloor(Vec a, Vec n) {
+  return a * PowerOfTwo(_mm256_cvtps_epi32(Floor(Max(Set(-127.0f), n)).v));
+}
 
 ONNXFUSE_INLINE Mask operator<(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
 ONNXFUSE_INLINE Mask operator<=(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LE_OQ)}; }
@@ -133,5 +140,24 @@ ONNXFUSE_INLINE float ReduceMax(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 ONNXFUSE_INLINE float ReduceMin(Vec a) { return -ReduceMax(-a); }
+
+// Rows become columns: quads of floats inside 128-bit parts, then the parts.
+ONNXFUSE_INLINE void Transpose(Vec (&x)[kLanes]) {
+  __m256 a[8], b[8];
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(x[i].v, x[i + 1].v);
+    a[i + 1] = _mm256_unpackhi_ps(x[i].v, x[i + 1].v);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xEE);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xEE);
+  }
+  for (int i = 0; i < 4; ++i) {
+    x[i].v = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+    x[i + 4].v = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+  }
+}
 
 }  // namespace onnxfuse::avx2

@@ -79,6 +79,8 @@ ONNXFUSE_INLINE Vec RoundEven(Vec a) {
 }
 ONNXFUSE_INLINE Vec Floor(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
 ONNXFUSE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+ONNXFUSE_INLINE Vec Fraction(Vec a) { return {_mm512_reduce_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
+ONNXFUSE_INLINE Vec ScaleByFloor(Vec a, Vec n) { return ScaleByPowerOfTwo(a, n); }  // scalef floors by itself
 
 ONNXFUSE_INLINE Mask operator<(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
 ONNXFUSE_INLINE Mask operator<=(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
@@ -119,5 +121,38 @@ ONNXFUSE_INLINE float ReduceMax(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 ONNXFUSE_INLINE float ReduceMin(Vec a) { return -ReduceMax(-a); }
+
+ONNXFUSE_INLINE __m512 PairsLow(__m512 a, __m512 b) {
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+ONNXFUSE_INLINE __m512 PairsHigh(__m512 a, __m512 b) {
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+// Rows become columns. Pairs, then quads of floats inside 128-bit parts, then the parts themselves.
+ONNXFUSE_INLINE void Transpose(Vec (&x)[kLanes]) {
+  __m512 a[16], b[16];
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_ps(x[i].v, x[i + 1].v);
+    a[i + 1] = _mm512_unpackhi_ps(x[i].v, x[i + 1].v);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    b[i] = PairsLow(a[i], a[i + 2]);
+    b[i + 1] = PairsHigh(a[i], a[i + 2]);
+    b[i + 2] = PairsLow(a[i + 1], a[i + 3]);
+    b[i + 3] = PairsHigh(a[i + 1], a[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    a[i] = _mm512_shuffle_f32x4(b[i], b[i + 4], 0x88);
+    a[i + 4] = _mm512_shuffle_f32x4(b[i], b[i + 4], 0xDD);
+    a[i + 8] = _mm512_shuffle_f32x4(b[i + 8], b[i + 12], 0x88);
+    a[i + 12] = _mm512_shuffle_f32x4(b[i + 8], b[i + 12], 0xDD);
+  }
+  for (int i = 0; i < 4; ++i) {
+    x[i].v = _mm512_shuffle_f32x4(a[i], a[i + 8], 0x88);
+    x[i + 4].v = _mm512_shuffle_f32x4(a[i + 4], a[i + 12], 0x88);
+    x[i + 8].v = _mm512_shuffle_f32x4(a[i], a[i + 8], 0xDD);
+    x[i + 12].v = _mm512_shuffle_f32x4(a[i + 4], a[i + 12], 0xDD);
+  }
+}
 
 }  // namespace onnxfuse::avx512

@@ -88,6 +88,16 @@ ONNXFUSE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
     return a.v[i] * FloatOf(uint32_t(part + 127) << 23) * FloatOf(uint32_t(whole - part + 127) << 23);
   });
 }
+ONNXFUSE_INLINE Vec Fraction(Vec a) {
+  const Vec bounded = Max(Set(-127.0f), a);
+  return bounded - Floor(bounded);
+}
+ONNXFUSE_INLINE Vec ScaleByFloor(Vec a, Vec n) {
+  const Vec whole = Floor(Max(Set(-127.0f), n));
+  return Lanes([&](int i) {
+    return whole.v[i] == whole.v[i] ? a.v[i] * FloatOf(uint32_t(static_cast<int>(whole.v[i]) + 127) << 23) : whole.v[i];
+  });
+}
 
 ONNXFUSE_INLINE Mask operator<(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] < b.v[i]; }); }
 ONNXFUSE_INLINE Mask operator<=(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] <= b.v[i]; }); }
@@ -117,5 +127,11 @@ ONNXFUSE_INLINE float ReduceMax(Vec a) {
   return most;
 }
 ONNXFUSE_INLINE float ReduceMin(Vec a) { return -ReduceMax(-a); }
+
+ONNXFUSE_INLINE void Transpose(Vec (&x)[kLanes]) {
+  Vec rows[kLanes];
+  for (int i = 0; i < kLanes; ++i) rows[i] = x[i];
+  for (int i = 0; i < kLanes; ++i) x[i] = Lanes([&](int j) { return rows[j].v[i]; });
+}
 
 }  // namespace onnxfuse::baseline

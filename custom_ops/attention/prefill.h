@@ -1,0 +1,245 @@
+// Attention of many queries: tiles of queries, one pass over the keys for each, online softmax.
+#pragma once
+
+#include "custom_ops/attention/multiply.h"
+#include "custom_ops/attention/scores.h"
+
+namespace onnxfuse {
+
+// At least `bytes` of memory that stays with the calling thread, aligned to 64; each call takes over from the last.
+// Compiled in the baseline alone.
+void* AttentionScratch(size_t bytes);
+
+}  // namespace onnxfuse
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+inline constexpr int kMostChunks = 4;   // chunks of queries to a tile
+inline constexpr int kBlockKeys = 64;
+inline constexpr int kKeyRows = TileRows(kMostVecs);
+inline constexpr int kKeyRowsPadded = (kBlockKeys + kKeyRows - 1) / kKeyRows * kKeyRows;
+
+// One thread's memory for a tile.
+struct Workspace {
+  float* queries;  // [chunks][head_size][kChunk]
+  float* keys;     // [kKeyRowsPadded][head_size padded]
+  float* values;   // [kBlockKeys][value_size padded]
+  float* scores;   // [kKeyRowsPadded][kChunk]
+  float* sums;     // [chunks * kChunk][value_size padded]
+  int64_t key_stride, value_stride;
+  Chunk chunks[kMostChunks];
+  Running running[kMostChunks];
+};
+
+ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
+  const int64_t key_stride = RoundUp(head_size, 16), value_stride = RoundUp(value_size, 16);
+  const int64_t parts[] = {kMostChunks * kChunk * head_size, kKeyRowsPadded * key_stride, kBlockKeys * value_stride,
+                           int64_t{kKeyRowsPadded} * kChunk, kMostChunks * kChunk * value_stride};
+  int64_t floats = 0;
+  for (int64_t part : parts) floats += RoundUp(part, 16);
+  constexpr int64_t kHead = (sizeof(Workspace) + 63) / 64 * 64;
+  char* memory = static_cast<char*>(AttentionScratch(static_cast<size_t>(kHead + floats * 4)));
+  auto* w = reinterpret_cast<Workspace*>(memory);
+  float* next = reinterpret_cast<float*>(memory + kHead);
+  float** pointers[] = {&w->queries, &w->keys, &w->values, &w->scores, &w->sums};
+  for (int i = 0; i < 5; ++i) {
+    *pointers[i] = next;
+    next += RoundUp(parts[i], 16);
+  }
+  w->key_stride = key_stride;
+  w->value_stride = value_stride;
+  return w;
+}
+
+// Rows [begin, end) of one batch and key head. A row is a query of one of the heads that share the key head: row r is
+// query r % queries of the (r / queries)th of them.
+struct Tile {
+  int64_t batch, kv_head, begin, end;
+};
+
+template <typename T>
+class TileRunner {
+ public:
+  ONNXFUSE_INLINE TileRunner(const AttentionArgs<T>& a, const Tile& tile, Workspace* w)
+      : a_(a), tile_(tile), w_(*w), chunks_(static_cast<int>((tile.end - tile.begin + kChunk - 1) / kChunk)) {
+    is_plain_ = a.mask_kind == AttentionMask::kNone && a.softcap == 0;
+    to_log2_ = is_plain_ ? 1.0f : kLog2E;
+  }
+
+  void Run() {
+    Visible keys{INT64_MAX, -1};
+    for (int c = 0; c < chunks_; ++c) {
+      StartChunk(c);
+      keys = {Least(keys.first, w_.chunks[c].by_any.first), Most(keys.last, w_.chunks[c].by_any.last)};
+    }
+    const Rows<T> key_rows = KeysOf(a_, tile_.batch, tile_.kv_head);
+    const Rows<T> value_rows = ValuesOf(a_, tile_.batch, tile_.kv_head);
+    for (int64_t begin = keys.first; begin <= keys.last; begin += kBlockKeys) {
+      const int64_t end = Least(begin + kBlockKeys, keys.last + 1);
+      CopyRows(key_rows, begin, end, w_.keys, w_.key_stride);
+      CopyRows(value_rows, begin, end, w_.values, w_.value_stride);
+      for (int c = 0; c < chunks_; ++c) Block(c, begin, end);
+    }
+    for (int c = 0; c < chunks_; ++c) Finish(c);
+  }
+
+ private:
+  ONNXFUSE_INLINE int64_t HeadOf(int64_t row) const {
+    return tile_.kv_head * (a_.q_heads / a_.kv_heads) + row / a_.queries;
+  }
+  ONNXFUSE_INLINE int64_t QueryOf(int64_t row) const { return row % a_.queries; }
+
+  ONNXFUSE_INLINE void StartChunk(int c) {
+    Chunk& chunk = w_.chunks[c];
+    const int64_t first = tile_.begin + c * kChunk;
+    chunk.count = static_cast<int>(Least(kChunk, tile_.end - first));
+    chunk.vecs = (chunk.count + kLanes - 1) / kLanes;
+    chunk.by_any = {INT64_MAX, -1};
+    chunk.by_all = {0, INT64_MAX};
+    chunk.has_one_mask = true;
+    for (int i = 0; i < kChunk; ++i) {
+      const int64_t row = first + Least(i, chunk.count - 1);
+      const Visible keys = VisibleKeys(a_, QueryOf(row));
+      chunk.by[i] = keys;
+      if (keys.first <= keys.last) {
+        chunk.by_any = {Least(chunk.by_any.first, keys.first), Most(chunk.by_any.last, keys.last)};
+      }
+      chunk.by_all = {Most(chunk.by_all.first, keys.first), Least(chunk.by_all.last, keys.last)};
+      chunk.mask_at[i] = MaskOffset(a_, tile_.batch, HeadOf(row), QueryOf(row));
+      chunk.has_one_mask = chunk.has_one_mask && chunk.mask_at[i] == chunk.mask_at[0];
+    }
+    PackQueries(c, first, chunk);
+    Running& running = w_.running[c];
+    for (int i = 0; i < kChunk; i += kLanes) {
+      Store(running.most + i, Set(-kInfinity));
+      Store(running.total + i, Zero());
+    }
+    running.is_started = false;
+  }
+
+  ONNXFUSE_INLINE void PackQueries(int c, int64_t first, const Chunk& chunk) {
+    const Vec scale = Set(is_plain_ ? a_.scale * kLog2E : a_.scale);
+    float* out = w_.queries + int64_t{c} * kChunk * a_.head_size;
+    for (int i = 0; i < chunk.vecs * kLanes; i += kLanes) {
+      const T* rows[kLanes];
+      for (int r = 0; r < kLanes; ++r) rows[r] = i + r < chunk.count ? QueryRow(first + i + r) : nullptr;
+      ForEachVec(a_.head_size, [&](int64_t d, int width) {
+        TransposeRows(rows, d, width, scale, out + d * kChunk + i, kChunk);
+      });
+    }
+  }
+
+  ONNXFUSE_INLINE const T* QueryRow(int64_t row) const {
+    const AttentionStrides& s = a_.q_strides;
+    return a_.q + tile_.batch * s.batch + HeadOf(row) * s.head + QueryOf(row) * s.seq;
+  }
+
+  // Keys [begin, end) of the tile's block, which lie in w_.keys and w_.values, for one chunk of queries.
+  ONNXFUSE_INLINE void Block(int c, int64_t begin, int64_t end) {
+    const Chunk& chunk = w_.chunks[c];
+    const int64_t first = Most(begin, chunk.by_any.first);
+    const int keys = static_cast<int>(Least(end, chunk.by_any.last + 1) - first);
+    if (keys <= 0) return;
+    Running& running = w_.running[c];
+    alignas(64) float most[kChunk];
+    const bool is_whole = is_plain_ && keys % kKeyRows == 0 && first >= chunk.by_all.first && first + keys - 1 <= chunk.by_all.last;
+    const float* key_rows = w_.keys + (first - begin) * w_.key_stride;
+    const float* queries = w_.queries + int64_t{c} * kChunk * a_.head_size;
+    ForEachVecGroup(chunk.vecs, [&]<int kVecs>(int vec) {
+      Scores<kVecs>(key_rows, queries + vec * kLanes, keys, w_.scores + vec * kLanes, most + vec * kLanes);
+    });
+    if (!is_whole) Adjust(chunk, first, keys, most);
+    Exponentiate(chunk.vecs, keys, w_.scores, most, to_log2_, running);
+    const float* value_rows = w_.values + (first - begin) * w_.value_stride;
+    const int value_vecs = static_cast<int>(RoundUp(a_.value_size, kLanes) / kLanes);
+    float* sums = w_.sums + int64_t{c} * kChunk * w_.value_stride;
+    ForEachVecGroup(value_vecs, [&]<int kVecs>(int vec) {
+      Accumulate<kVecs>(chunk.count, running, value_rows + vec * kLanes, keys, sums + vec * kLanes);
+    });
+    running.is_started = true;
+  }
+
+  void Adjust(const Chunk& chunk, int64_t first, int keys, float* most) {
+    switch (a_.mask_kind) {
+      case AttentionMask::kBool: return AdjustScores<uint8_t>(a_, chunk, first, keys, w_.scores, most);
+      case AttentionMask::kSameAsQuery: return AdjustScores<T>(a_, chunk, first, keys, w_.scores, most);
+      default: return AdjustScores<float>(a_, chunk, first, keys, w_.scores, most);
+    }
+  }
+
+  // scores[j][query] of kVecs vectors of queries, and their maxima down the keys. Computes up to a multiple of
+  // kKeyRows keys; what lies past `keys` spoils the maxima, which AdjustScores then finds again.
+  template <int kVecs>
+  ONNXFUSE_INLINE void Scores(const float* key_rows, const float* queries, int keys, float* scores, float* most) {
+    Vec largest[kVecs];
+    for (int v = 0; v < kVecs; ++v) largest[v] = Set(-kInfinity);
+    for (int j = 0; j < keys; j += kKeyRows) {
+      Vec sum[kKeyRows][kVecs];
+#pragma GCC unroll 24
+      for (int r = 0; r < kKeyRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
+      }
+      MultiplyAdd<kKeyRows, kVecs, Order::kRows>(key_rows + j * w_.key_stride, w_.key_stride, queries, kChunk, a_.head_size, sum);
+#pragma GCC unroll 24
+      for (int r = 0; r < kKeyRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) {
+          largest[v] = Max(largest[v], sum[r][v]);
+          Store(scores + (j + r) * kChunk + v * kLanes, sum[r][v]);
+        }
+      }
+    }
+    for (int v = 0; v < kVecs; ++v) Store(most + v * kLanes, largest[v]);
+  }
+
+  // sums[query][...] = sums * keep + probabilities * values, for kVecs vectors of a value.
+  template <int kVecs>
+  ONNXFUSE_INLINE void Accumulate(int count, const Running& running, const float* values, int keys, float* sums) {
+    constexpr int kRows = TileRows(kVecs);
+    for (int i = 0; i < count; i += kRows) {
+      Vec sum[kRows][kVecs];
+      float* out = sums + i * w_.value_stride;
+      if (running.is_started) {
+#pragma GCC unroll 24
+        for (int r = 0; r < kRows; ++r) {
+          const Vec keep = Set(running.keep[i + r]);
+#pragma GCC unroll 8
+          for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(out + r * w_.value_stride + v * kLanes) * keep;
+        }
+      } else {
+#pragma GCC unroll 24
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+          for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
+        }
+      }
+      MultiplyAdd<kRows, kVecs, Order::kColumns>(w_.scores + i, kChunk, values, w_.value_stride, keys, sum);
+#pragma GCC unroll 24
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) Store(out + r * w_.value_stride + v * kLanes, sum[r][v]);
+      }
+    }
+  }
+
+  ONNXFUSE_INLINE void Finish(int c) {
+    const Chunk& chunk = w_.chunks[c];
+    const Running& running = w_.running[c];
+    for (int i = 0; i < chunk.count; ++i) {
+      const int64_t row = tile_.begin + c * kChunk + i;
+      const AttentionStrides& s = a_.y_strides;
+      FinishRow(a_, w_.sums + (c * kChunk + i) * w_.value_stride, running.is_started, running.total[i],
+                a_.y + tile_.batch * s.batch + HeadOf(row) * s.head + QueryOf(row) * s.seq);
+    }
+  }
+
+  const AttentionArgs<T>& a_;
+  const Tile tile_;
+  Workspace& w_;
+  const int chunks_;
+  bool is_plain_;
+  float to_log2_;
+};
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

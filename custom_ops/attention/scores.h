@@ -1,0 +1,147 @@
+// What happens to a block of scores between the two products: softcap, mask, diagonal and window, running softmax.
+//
+// A block holds the scores of one chunk, up to kChunk queries, against some keys, transposed: key j's scores lie at
+// block[j * kChunk ...], one lane for each query. So maxima and sums run down the lanes, without a reduction across
+// them, and the probabilities lie as the second product reads its left side.
+#pragma once
+
+#include "custom_ops/attention/tile.h"
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+inline constexpr int kChunk = 48;  // a multiple of kLanes and of TileRows(n), for every n and instruction set
+inline constexpr float kLog2E = 0x1.715476p+0f;
+inline constexpr float kInfinity = __builtin_inff();
+
+// The queries of a chunk, one lane each. Lanes past the last query repeat it, so that they need no care.
+struct Chunk {
+  int count;                // queries, at least 1
+  int vecs;                 // vectors that hold them
+  Visible by_any;           // keys that some query may see
+  Visible by_all;           // keys that every query may see; may be empty
+  Visible by[kChunk];       // keys that each query may see
+  int64_t mask_at[kChunk];  // where each query's mask starts
+  bool has_one_mask;        // all start at the same place
+};
+
+// Running softmax of a chunk.
+struct Running {
+  alignas(64) float most[kChunk];   // the largest score so far, -inf before the first
+  alignas(64) float total[kChunk];  // the sum of exp(score - most)
+  alignas(64) float keep[kChunk];   // what output sums of earlier blocks must be multiplied with
+  bool is_started;
+};
+
+ONNXFUSE_INLINE Vec LoadMaskValues(const uint8_t* p, int lanes) {
+  return Select(lanes == kLanes ? LoadMask(p) : LoadMaskPartial(p, lanes), Set(1.0f), Zero());
+}
+template <typename M>
+ONNXFUSE_INLINE Vec LoadMaskValues(const M* p, int lanes) {
+  return LoadN(p, lanes);
+}
+ONNXFUSE_INLINE float MaskValue(uint8_t x) { return x != 0 ? 1.0f : 0.0f; }
+template <typename M>
+ONNXFUSE_INLINE float MaskValue(M x) {
+  return ToFloat(x);
+}
+
+// value[j] = the mask of vector `vec` of the chunk's queries for key `key` + j, j < keys <= kLanes.
+template <typename M>
+ONNXFUSE_INLINE void ReadMask(const M* mask, int64_t column, const Chunk& chunk, int vec, int64_t key, int keys,
+                              Vec (&value)[kLanes]) {
+  const int64_t* at = chunk.mask_at + vec * kLanes;
+  if (chunk.has_one_mask) {
+    for (int j = 0; j < keys; ++j) value[j] = Set(MaskValue(mask[at[0] + (key + j) * column]));
+  } else if (column == 1) {
+    for (int i = 0; i < kLanes; ++i) value[i] = LoadMaskValues(mask + at[i] + key, keys);
+    Transpose(value);
+  } else {
+    float lanes[kLanes];
+    for (int i = 0; i < kLanes; ++i) lanes[i] = MaskValue(mask[at[i]]);
+    for (int j = 0; j < keys; ++j) value[j] = Load(lanes);
+  }
+}
+
+// The first and last key that the queries of one vector see, relative to `base`, cut to [-1, kMostKeys].
+struct Bounds {
+  Vec first, last;
+};
+inline constexpr int64_t kMostKeys = 1 << 20;  // float holds these exactly
+
+ONNXFUSE_INLINE Bounds BoundsOf(const Chunk& chunk, int vec, int64_t base) {
+  float first[kLanes], last[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    const Visible& keys = chunk.by[vec * kLanes + i];
+    first[i] = static_cast<float>(Most(-1, Least(keys.first - base, kMostKeys)));
+    last[i] = static_cast<float>(Most(-1, Least(keys.last - base, kMostKeys)));
+  }
+  return {Load(first), Load(last)};
+}
+
+// Applies softcap, mask and bounds to scores of keys [key, key + keys) and finds the largest score of each query.
+// M is the mask's element type; any when there is no mask.
+template <typename M, typename T>
+void AdjustScores(const AttentionArgs<T>& a, const Chunk& chunk, int64_t key, int keys, float* block, float* most) {
+  const M* mask = static_cast<const M*>(a.mask);
+  const bool is_replaced = a.mask_kind == AttentionMask::kBool;
+  const bool is_bounded = key < chunk.by_all.first || key + keys - 1 > chunk.by_all.last;
+  const Vec cap = Set(a.softcap), mask_value = Set(a.mask_value), hidden = Set(-kInfinity);
+  for (int vec = 0; vec < chunk.vecs; ++vec) {
+    const Bounds bounds = BoundsOf(chunk, vec, key);
+    Vec largest = hidden;
+    for (int from = 0; from < keys; from += kLanes) {
+      const int count = static_cast<int>(Least(kLanes, keys - from));
+      Vec value[kLanes];
+      if (mask != nullptr) ReadMask(mask, a.mask_column, chunk, vec, key + from, count, value);
+      for (int j = 0; j < count; ++j) {
+        float* at = block + (from + j) * kChunk + vec * kLanes;
+        Vec s = Load(at);
+        if (a.softcap > 0) s = cap * Tanh(s / cap);
+        if (mask != nullptr) s = is_replaced ? Select(value[j] != Zero(), s, mask_value) : s + value[j];
+        if (is_bounded) {
+          const Vec index = Set(static_cast<float>(from + j));
+          s = Select((bounds.first <= index) & (index <= bounds.last), s, hidden);
+        }
+        largest = Max(largest, s);
+        Store(at, s);
+      }
+    }
+    Store(most + vec * kLanes, largest);
+  }
+}
+
+// Turns scores into probabilities relative to the largest score so far, and updates the running sums. block_most: the
+// largest score of each query in this block. to_log2: what a score is multiplied with to be a power of 2.
+inline void Exponentiate(int vecs, int keys, float* block, const float* block_most, float to_log2, Running& running) {
+  const Vec factor = Set(to_log2);
+  for (int lane = 0; lane < vecs * kLanes; lane += kLanes) {
+    const Vec before = Load(running.most + lane);
+    const Vec most = Max(before, Load(block_most + lane));
+    // Where every score is -inf so far, -inf - (-inf) would be NaN: 0 in its place makes all probabilities 0.
+    const Vec shift = Select(most == Set(-kInfinity), Zero(), most);
+    const Vec keep = ExpTwo((before - shift) * factor);
+    Vec total = Zero();
+    for (int j = 0; j < keys; ++j) {
+      float* at = block + j * kChunk + lane;
+      const Vec p = ExpTwo((Load(at) - shift) * factor);
+      total = total + p;
+      Store(at, p);
+    }
+    Store(running.total + lane, Fma(Load(running.total + lane), keep, total));
+    Store(running.most + lane, most);
+    Store(running.keep + lane, keep);
+  }
+}
+
+// y = sums / total. No key seen: the softmax of nothing but -inf, NaN, or 0 where that is asked for.
+template <typename T>
+ONNXFUSE_INLINE void FinishRow(const AttentionArgs<T>& a, const float* sums, bool is_started, float total, T* y) {
+  const bool is_nan = !(total > 0);
+  const Vec factor = Set(is_nan ? __builtin_nanf("") : 1.0f / total);
+  ForEachVec(a.value_size, [&](int64_t i, int lanes) {
+    const Vec sum = is_started ? Load(sums + i) : Zero();
+    StoreN(y + i, is_nan && a.zero_masked_rows ? Zero() : sum * factor, lanes);
+  });
+}
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
