@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from onnxfuse.layout import Layout
-from onnxfuse.term import NUMBER, SUM, VARIABLE, Algebra, Term, close, product_of
+from onnxfuse.term import NUMBER, SUM, VARIABLE, Algebra, Term, close, product_of, snapped
 
 Parts = Mapping[Term, float]
 SQRT_HALF = math.sqrt(0.5)
@@ -54,10 +54,10 @@ class Canonical(Algebra):
     def operation(self, op: str, args: Sequence[Term], attributes: Mapping[str, Any] | None = None) -> Term:
         attributes = dict(attributes or {})
         if op in LINEAR:
-            factors = [product_of(a)[0] for a in args]
-            factor = math.prod(factors)
-            if factor not in (0.0, 1.0):
-                bare = [self.scale(a, 1 / f) for a, f in zip(args, factors, strict=True)]
+            split = [product_of(a) for a in args]
+            factor = math.prod(f for f, _ in split)
+            if factor not in (0.0, 1.0) and all(parts for _, parts in split):
+                bare = [self.product(1.0, parts) for _, parts in split]
                 return self.scale(self.operation(op, bare, attributes), factor)
         simplify = IDENTITIES.get(op)
         result = simplify(self, tuple(args), attributes) if simplify else None
@@ -86,8 +86,9 @@ def _gelu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found 
     x = dict(inner)
     if not x or not _contains(parts, x):
         return None
-    gelu = algebra.plain("Gelu", (algebra.product(factor / SQRT_HALF, inner),), {"approximate": "none"})
-    return {part: 1.0, **x}, algebra.scale(gelu, 2.0 * SQRT_HALF / factor)
+    k = snapped(factor / SQRT_HALF)
+    gelu = algebra.plain("Gelu", (algebra.product(k, inner),), {"approximate": "none"})
+    return {part: 1.0, **x}, algebra.scale(gelu, 2.0 / k)
 
 
 def _swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
@@ -101,7 +102,7 @@ def _swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found
     x = dict(inner)
     if not x or not _contains(parts, x) or factor <= 0:
         return None
-    swish = algebra.plain("Swish", (algebra.product(1.0, inner),), {"alpha": factor})
+    swish = algebra.plain("Swish", (algebra.product(1.0, inner),), {"alpha": snapped(factor)})
     return {part: 1.0, **x}, swish
 
 
@@ -116,7 +117,7 @@ def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts) -> F
         if not x or dict(squared) != {t: 2 * e for t, e in x.items()}:
             continue
         # in terms of the real input y = k x: factor (c0 x + w x^3), where c0 is the sum's offset
-        k = factor * cubic.coefficient / TANH_GELU
+        k = snapped(factor * cubic.coefficient / TANH_GELU)
         if not close(weight / cubic.coefficient, TANH_GELU_CUBIC * k * k) or not _contains(parts, x):
             continue
         gelu = algebra.plain("Gelu", (algebra.product(k, x.items()),), {"approximate": "tanh"})

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_PARTS = 12  # a longer product or sum is not flattened further: keeps the view linear in the graph's size
-TOLERANCE = 2e-3  # of constants: exporters round them to float16 at worst (1/sqrt(2) -> 0.7070)
+TOLERANCE = 5e-4  # of constants: half a step of float16, the coarsest type exporters round them to
 
 NUMBER, LEAF, VARIABLE, PRODUCT, SUM = "#number", "#leaf", "#variable", "#product", "#sum"
 
@@ -70,6 +70,11 @@ def show(term: Term, depth: int = 6) -> str:
 def close(a: float, b: float, tolerance: float = TOLERANCE) -> bool:
     """Whether two constants are the same number as exporters write it."""
     return a == b or abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def snapped(value: float) -> float:
+    """1.0 for what is 1 up to the rounding of constants, else the value."""
+    return 1.0 if close(value, 1.0) else value
 
 
 def product_of(term: Term) -> tuple[float, tuple[tuple[Term, float], ...]]:

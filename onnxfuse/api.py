@@ -1,0 +1,247 @@
+"""The Python API: optimise, explain; the command line calls nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+
+from onnxfuse import graph, shapes, store
+from onnxfuse.candidate import Candidate, candidates, replaces_enough
+from onnxfuse.canonical import View
+from onnxfuse.cost.model import Model as CostModel
+from onnxfuse.decision import Decision, Verdict
+from onnxfuse.errors import OnnxFuseError, UsageError
+from onnxfuse.library import load_rules
+from onnxfuse.nearmiss import near_misses
+from onnxfuse.pricing import Pricer
+from onnxfuse.report.record import Report
+from onnxfuse.report.text import log_line
+from onnxfuse.rewriter import Rewritten, rewrite
+from onnxfuse.rule import LEVELS, Rule
+from onnxfuse.select import select
+from onnxfuse.validate import Validator, verify_whole
+
+Progress = Callable[[str, int, int], None]
+Log = Callable[[str], None]
+Source = str | Path | onnx.ModelProto
+ELEMENTWISE = ("elementwise",)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The optimised model, and what happened to it."""
+
+    model: onnx.ModelProto
+    report: Report
+
+
+def optimize(
+    source: Source,
+    output: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    level: str = "cost",
+    shapes: Mapping[str, int] | None = None,
+    rules: Sequence[str | Path] = (),
+    only: Sequence[str] = (),
+    disable: Sequence[str] = (),
+    verify: bool = True,
+    inputs: str | Path | None = None,
+    libraries: Sequence[str | Path] = (),
+    progress: Progress | None = None,
+    log: Log | None = None,
+) -> Result:
+    """Fuse what is worth it and return the new model with a report; write it to `output` if that is given.
+
+    device: a name of `onnxfuse devices`, or "auto". level: "none" (a byte-for-byte copy), "elementwise" (pointwise and
+    norms), "cost" (what the cost model finds worth it), "all" (whatever matches). shapes: sizes of symbolic dims that
+    decisions are made for. rules: files with further rules. only, disable: rule names. inputs: an .npz to verify with.
+    Raises UsageError, ModelError, RuleError, VerificationError, RuntimeMissingError; nothing is written then.
+    """
+    if level not in LEVELS:
+        raise UsageError(f"level '{level}' is unknown. Use one of {', '.join(LEVELS)}")
+    target = _checked_target(source, output)
+    if level == "none":
+        proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
+        result = Result(proto, _report(source, proto, proto, device, level, (), {}))
+    else:
+        result = _Run(source, device, level, shapes or {}, load_rules(rules, only, disable), progress or _silent).optimize(
+            verify=verify, inputs=inputs, libraries=libraries
+        )
+    for decision in result.report.decisions if log else ():
+        assert log is not None
+        log(log_line(decision))
+    if target is not None:
+        path = None if isinstance(source, onnx.ModelProto) else Path(source)
+        if path is not None and not result.report.fused:
+            store.copy_unchanged(path, target)
+        else:
+            store.save(result.model, path, target)
+    return result
+
+
+def explain(
+    source: Source,
+    *,
+    device: str = "cpu",
+    level: str = "cost",
+    shapes: Mapping[str, int] | None = None,
+    rules: Sequence[str | Path] = (),
+    only: Sequence[str] = (),
+    disable: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Report:
+    """What `optimize` would decide, and the places where a pattern got at least half way; nothing is written or run."""
+    run = _Run(source, device, level, shapes or {}, load_rules(rules, only, disable), progress or _silent)
+    chosen, decisions = run.decide()
+    result = rewrite(run.model, chosen)
+    fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
+    return run.report(result.proto, [*fused, *decisions, *near_misses(run.views, run.rules, [*fused, *decisions])])
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    return None
+
+
+def _checked_target(source: Source, output: str | Path | None) -> Path | None:
+    """The path to write to. Raises UsageError when it is the input, or when it cannot be written."""
+    if output is None:
+        return None
+    target = Path(output)
+    if not isinstance(source, onnx.ModelProto) and target.exists() and Path(source).exists() and target.samefile(source):
+        raise UsageError(f"{target}: the output must not be the input. Name another file")
+    if target.is_dir():
+        raise UsageError(f"{target}: is a folder. Name the .onnx file to write in it")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: its folder does not exist. Create {target.absolute().parent} first")
+    if not os.access(target.absolute().parent, os.W_OK):
+        raise UsageError(f"{target}: its folder cannot be written to. Choose another, or change its permissions")
+    return target
+
+
+def _fused(decision: Decision, node: str) -> Decision:
+    reason = decision.price.reason() if decision.price is not None else ""
+    return replace(decision, verdict=Verdict.FUSED, new_node=node, reason=reason)
+
+
+class _Run:
+    """One model on its way through match, decide, rewrite and verify."""
+
+    def __init__(self, source: Source, device: str, level: str, sizes: Mapping[str, int], rules: Mapping[str, Rule], progress: Progress) -> None:
+        self.source, self.device, self.level, self.progress = source, device, level, progress
+        self.seconds: dict[str, float] = {}
+        self.rules = [r for r in rules.values() if level != "elementwise" or r.kind in ELEMENTWISE]
+        self.pricer = Pricer(CostModel(device), sizes)
+        with self._timed("load"):
+            self.model = graph.load(source)
+        with self._timed("shapes"):
+            shapes.infer(self.model)
+        with self._timed("match"):
+            self.views = [View(g) for g in self.model.graphs()]
+            self.found, self.declined = self._find()
+
+    def _timed(self, phase: str) -> _Timer:
+        return _Timer(self.seconds, phase)
+
+    def _find(self) -> tuple[list[Candidate], list[Decision]]:
+        found: list[Candidate] = []
+        declined: list[Decision] = []
+        for done, view in enumerate(self.views):
+            self.progress("match", done, len(self.views))
+            for item in candidates(view, self.rules):
+                if isinstance(item, Decision):
+                    declined.append(item)
+                elif replaces_enough(item):
+                    found.append(item.priced(self.pricer.price(item)))
+        return found, declined
+
+    def decide(self, barred: frozenset[tuple[str, str]] = frozenset()) -> tuple[list[Candidate], list[Decision]]:
+        """(chosen, how the others ended), leaving out the (rule, value) pairs that failed validation."""
+        with self._timed("select"):
+            allowed = [c for c in self.found if (c.rule.name, c.root.name) not in barred]
+            chosen, ended = select(allowed, self._worth)
+        taken = {(c.view.graph.name, n.index) for c in chosen for n in c.removed}
+        return chosen, [*ended, *_unsettled(self.declined, taken, self.views)]
+
+    def _worth(self, candidate: Candidate) -> float:
+        if self.level == "all":
+            return sum(n.op not in ("Constant", "Identity") for n in candidate.removed) - 0.5
+        price = candidate.price
+        return price.saved_us if price is not None and price.worth else 0.0
+
+    def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path]) -> Result:
+        barred: dict[tuple[str, str], Decision] = {}
+        validator = Validator(self.progress) if verify else None
+        while True:
+            chosen, decisions = self.decide(frozenset(barred))
+            with self._timed("rewrite"):
+                result = rewrite(self.model, chosen)
+            failed = self._validate(result, validator)
+            if not failed:
+                break
+            barred |= failed
+        done = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
+        report = self.report(result.proto, [*done, *barred.values(), *decisions])
+        if validator is None:
+            return Result(result.proto, replace(report, not_verified=("verification was switched off",)))
+        with self._timed("verify"):
+            checked = verify_whole(self.model, result.proto, inputs=inputs, sizes=self.pricer.given, libraries=libraries, fused=bool(done), progress=self.progress)
+        return Result(result.proto, replace(report, verified=(*validator.summary(), *checked.ran), not_verified=checked.left_out, seconds=dict(self.seconds)))
+
+    def _validate(self, result: Rewritten, validator: Validator | None) -> dict[tuple[str, str], Decision]:
+        if validator is None:
+            return {}
+        with self._timed("validate"):
+            failures = validator.validate(result.rewrites)
+        return {
+            (r.candidate.rule.name, r.candidate.root.name): r.candidate.decision.ended(Verdict.ROLLED_BACK, reason)
+            for r, reason in failures
+        }
+
+    def report(self, after: onnx.ModelProto, decisions: Sequence[Decision]) -> Report:
+        report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self.pricer.sizes)
+        return replace(report, seconds=dict(self.seconds))
+
+
+def _unsettled(declined: Sequence[Decision], taken: set[tuple[str, int]], views: Sequence[View]) -> Iterator[Decision]:
+    """Declined matches whose root no chosen fusion took: the others need no explanation. One per rule and root."""
+    values = {v.graph.name: v.graph.values for v in views}
+    seen: set[tuple[str, str, str]] = set()
+    for decision in declined:
+        value = values[decision.scope].get(decision.value)
+        key = (decision.rule, decision.scope, decision.value)
+        if key in seen or (value is not None and value.producer is not None and (decision.scope, value.producer.index) in taken):
+            continue
+        seen.add(key)
+        yield decision
+
+
+def _report(
+    source: Source, before: onnx.ModelProto, after: onnx.ModelProto, device: str, level: str, decisions: Sequence[Decision], sizes: Mapping[str, int]
+) -> Report:
+    name = "model in memory" if isinstance(source, onnx.ModelProto) else str(source)
+    return Report(name, device, level, tuple(decisions), _count(before.graph), _count(after.graph), dict(sizes))
+
+
+def _count(body: onnx.GraphProto) -> int:
+    inner = (b for n in body.node for a in n.attribute for b in ([a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs))
+    return sum(n.op_type != "Constant" for n in body.node) + sum(map(_count, inner))
+
+
+class _Timer:
+    def __init__(self, seconds: dict[str, float], phase: str) -> None:
+        self.seconds, self.phase, self.start = seconds, phase, 0.0
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.start
+
+
+__all__ = ["OnnxFuseError", "Result", "explain", "load_rules", "optimize"]
