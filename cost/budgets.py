@@ -47,6 +47,6 @@ def _failures(work: Work, device: Device, max_nodes: int) -> list[str]:
             found.append(f"{work.name}: {facts.registers} registers ({source}) > {MAX_REGISTERS}")
         if facts.smem > device.smem_per_block:
             found.append(
-                f"{work.name}: {facts.smem} bytes of shared memory ({source}) > {device.smem_per_block}, the most a block of {device.key} may have"
+                f"{work.name}: {facts.smem} bytes of shared memory ({source}) > {device.smem_per_block}, a block's most on {device.key}"
             )
     return found

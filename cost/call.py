@@ -88,7 +88,7 @@ Counter = Callable[[Call], Work]
 
 def table(counter: Counter, ops: str) -> dict[str, Counter]:
     """The same counter for every op that `ops` names."""
-    return {op: counter for op in ops.split()}
+    return dict.fromkeys(ops.split(), counter)
 
 
 def make(

@@ -1,7 +1,7 @@
 """Time of one kernel call on a CPU: node overhead, and the longer of computing and moving.
 
-The rates of single ops are measured in the runtime's own kernels, since no single peak fits them: its matrix product runs
-near peak, its pointwise ops at the copy rate of the cache level, and a few ops one scalar at a time.
+The rates of single ops are measured in the runtime's own kernels, since no single peak fits them: its matrix product
+runs near peak, its pointwise ops at the copy rate of the cache level, and a few ops one scalar at a time.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnxfuse.cost.device import Cpu
-from onnxfuse.cost.scalar import scalar
+from onnxfuse.cost.roofline import Mode
+from onnxfuse.cost.scalar import SCALARS, scalar
 from onnxfuse.cost.work import Work
 
-THREAD_BYTES = 65536  # less than this a core, and more threads do not pay
+THREAD_BYTES = 65536  # with less than this for each, more threads do not pay
 THREAD_FLOPS = 200_000
+UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
+HALF_TYPES = ("float16", "bfloat16")
+PLAIN = {"Pow:2": "Mul", "Pow:3": "Mul", "Pow:0.5": "Sqrt", "Pow:-0.5": "Sqrt", "Pow:1": "Identity"}  # what a fused kernel makes of them
 
 
 @dataclass(frozen=True)
@@ -30,35 +34,37 @@ class CpuTime:
     @property
     def limiter(self) -> str:
         """What takes the longest."""
-        busy = "compute" if self.compute_us >= self.memory_us else f"memory ({self.level})"
-        return "node overhead" if self.node_us > max(self.compute_us, self.memory_us) else busy
+        if self.node_us > max(self.compute_us, self.memory_us):
+            return "node overhead"
+        return "compute" if self.compute_us >= self.memory_us else f"memory ({self.level})"
 
 
-def cpu_time(work: Work, cpu: Cpu) -> CpuTime:
-    """Predicted time of `work` on `cpu`, with all its terms."""
-    threads = max(1, min(cpu.cores, max(work.bytes // THREAD_BYTES, work.flops // THREAD_FLOPS)))
-    compute = (_gemm_us(work, cpu) + _scalar_us(work, cpu)) / threads
-    level, gbs = bandwidth(cpu, work.bytes, threads)
-    memory = work.bytes / gbs / 1e3
-    return CpuTime(cpu.node_overhead_us + max(compute, memory), cpu.node_overhead_us, compute, memory, threads, level)
+def cpu_time(work: Work, cpu: Cpu, *, mode: Mode = "extended", threads: int = 0) -> CpuTime:
+    """Predicted time of `work` with all its terms. threads: 0 stands for all cores."""
+    most = min(threads, cpu.cores) if threads else cpu.cores
+    if mode == "basic":
+        return _basic(work, cpu, most)
+    moved = moved_bytes(work)
+    used = max(1, min(most, max(moved // THREAD_BYTES, work.flops // THREAD_FLOPS)))
+    node = cpu.fused_node_us if work.fused else cpu.node_us
+    compute = (_gemm_us(work, cpu) + _scalar_us(work, cpu)) / used
+    level, gbs = bandwidth(cpu, moved, used)
+    memory = moved / gbs / 1e3
+    return CpuTime(node + max(compute, memory), node, compute, memory, used, level)
+
+
+def moved_bytes(work: Work) -> int:
+    """Bytes read and written. The runtime has no kernels for 16-bit floats: it computes in float32, at twice the size."""
+    return work.bytes * (2 if work.dtype in HALF_TYPES and not work.fused else 1)
 
 
 def bandwidth(cpu: Cpu, working_set: int, threads: int) -> tuple[str, float]:
     """The level that `working_set` bytes fit in, and its read + write GB/s with so many threads."""
     for cache in cpu.caches:
-        instances = max(1, min(threads, cpu.cores // max(1, min(cache.shared_by, cpu.cores))))
+        instances = max(1, threads // max(1, min(cache.shared_by, cpu.cores)))
         if working_set <= cache.bytes * instances:
             return f"L{cache.level}", cache.gbs * threads
-    return "memory", min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
-
-
-def _gemm_us(work: Work, cpu: Cpu) -> float:
-    rate = cpu.gflops * cpu.gemm_efficiency * (cpu.attention_efficiency if work.kind == "attention" else 1.0)
-    return work.gemm_flops / rate / 1e3
-
-
-def _scalar_us(work: Work, cpu: Cpu) -> float:
-    return sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts) / 1e3
+    return "memory", cpu.memory_gbs if threads == 1 else min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
 
 
 def element_ns(op: str, cpu: Cpu, *, fused: bool) -> float:
@@ -66,9 +72,29 @@ def element_ns(op: str, cpu: Cpu, *, fused: bool) -> float:
 
     In a fused kernel every op is vectorised; the runtime's own kernel of the op may not be.
     """
-    measured = (cpu.fused_rates if fused else cpu.rates).get(op)
-    if measured is not None:
-        return measured
-    base = op.split(":")[0]
-    slots = scalar({"Pow:2": "Mul", "Pow:3": "Mul", "Pow:0.5": "Sqrt"}.get(op, base)).vector_slots
-    return slots / (cpu.lanes * cpu.fma_units * cpu.clock_ghz)
+    if fused:
+        plain = PLAIN.get(op, op)
+        return cpu.fused_rates.get(plain, scalar(plain).vector_slots / cpu.slots_per_ns)
+    base = op.partition(":")[0]
+    known = cpu.rates.get(op, cpu.rates.get(base))
+    if known is not None:
+        return known
+    return scalar(base).vector_slots / cpu.slots_per_ns if base in SCALARS else UNKNOWN_NS
+
+
+def _basic(work: Work, cpu: Cpu, threads: int) -> CpuTime:
+    """The textbook's roofline: FLOPs over peak, bytes over memory bandwidth, nothing for the node."""
+    compute = work.flops / (cpu.gflops * threads * 1e3)
+    gbs = cpu.memory_gbs if threads == 1 else cpu.memory_gbs_all
+    memory = work.bytes / (gbs * 1e3)
+    return CpuTime(max(compute, memory), 0.0, compute, memory, threads, "memory")
+
+
+def _gemm_us(work: Work, cpu: Cpu) -> float:
+    ours = work.kind == "attention" and work.fused
+    rate = cpu.gemm_gflops * cpu.attention_efficiency if ours else cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
+    return work.gemm_flops / rate / 1e3
+
+
+def _scalar_us(work: Work, cpu: Cpu) -> float:
+    return sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts) / 1e3

@@ -86,9 +86,11 @@ class Cpu:
     caches: tuple[Cache, ...]
     memory_gbs: float  # read + write, one thread
     memory_gbs_all: float  # the same, all cores together
-    node_overhead_us: float = 0.25  # what ONNX Runtime adds to each node
-    gemm_efficiency: float = 0.85  # the part of peak that the runtime's MatMul reaches
-    attention_efficiency: float = 0.75  # the part of the runtime's MatMul rate that the fused attention reaches
+    gemm_gflops: float  # what the runtime's float32 MatMul reaches on one thread
+    node_us: float = 0.25  # what the runtime adds to each node of its own
+    fused_node_us: float = 0.5  # and to each node of a custom-op library
+    attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
+    gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of other ops that are products, by ONNX op
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels
     fused_rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, as part of a fused kernel
     match: tuple[str, ...] = ()
@@ -101,9 +103,14 @@ class Cpu:
         return self.simd_bits // 32
 
     @property
+    def slots_per_ns(self) -> float:
+        """Elements that one core's vector units take through one instruction in a nanosecond."""
+        return self.lanes * self.fma_units * self.clock_ghz
+
+    @property
     def gflops(self) -> float:
         """Peak float32 GFLOP/s of one core."""
-        return 2.0 * self.lanes * self.fma_units * self.clock_ghz
+        return 2.0 * self.slots_per_ns
 
 
 Device = Gpu | Cpu

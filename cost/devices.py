@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import os
 import re
 import sys
@@ -19,10 +20,7 @@ from onnxfuse.cost.detect import detect_cpu
 from onnxfuse.cost.device import Cache, Cpu, Device, Gpu
 from onnxfuse.errors import UsageError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")  # the same module under two names
 
 BUILT_IN = Path(__file__).with_name("devices")
 CALIBRATED = "this-cpu"  # the key under which `calibrate` writes
@@ -73,9 +71,14 @@ def this_cpu() -> Cpu:
         if isinstance(device, Cpu):
             return device
         raise UsageError(f"device: {path} must be of kind 'cpu'. Write it again with `onnxfuse calibrate`")
+    return detect_cpu(generic_cpu())
+
+
+def generic_cpu() -> Cpu:
+    """The profile that stands for a CPU of which nothing is measured."""
     generic = load(BUILT_IN / "cpu-generic.toml")
     assert isinstance(generic, Cpu)
-    return detect_cpu(generic)
+    return generic
 
 
 def load(path: Path) -> Device:
@@ -88,8 +91,8 @@ def load(path: Path) -> Device:
 @cache
 def _load(path: Path, _changed: int) -> Device:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = toml.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         _fail(path, f"no valid TOML: {error}")
     kind = KINDS.get(str(table.pop("kind", "")))
     if kind is None:

@@ -45,10 +45,11 @@ class Price:
 
     def reason(self) -> str:
         """One line with the numbers: why the candidate is worth it, or why not."""
-        numbers = f"{self.unfused_us:.2f} -> {self.fused_us:.2f} us (x{self.speedup:.2f}), saves {_show_bytes(self.saved_bytes)} and {self.saved_launches} launches, limited by {self.limiter}"
         if self.failures:
             return "; ".join(self.failures)
-        return ("worth it: " if self.worth else "not worth it: ") + numbers
+        times = f"{self.unfused_us:.2f} -> {self.fused_us:.2f} us (x{self.speedup:.2f})"
+        saved = f"saves {_show_bytes(self.saved_bytes)} and {self.saved_launches} launches, limited by {self.limiter}"
+        return f"{'worth it' if self.worth else 'not worth it'}: {times}, {saved}"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Model:
         if not moved:
             return 0.0
         if isinstance(self.device, Cpu):
-            return self.device.node_overhead_us + 2 * moved / bandwidth(self.device, 2 * moved, 1)[1] / 1e3
+            return self.device.node_us + 2 * moved / bandwidth(self.device, 2 * moved, 1)[1] / 1e3
         launch = 0.0 if self.mode == "basic" else self.device.launch_us
         return launch + 2 * moved / (self.device.memory_gbs * self.device.memory_efficiency * 1e3)
 

@@ -39,7 +39,7 @@ _SIMPLE = (
 )
 
 SCALARS: dict[str, Scalar] = {
-    **{op: ONE for op in _SIMPLE.split()},
+    **dict.fromkeys(_SIMPLE.split(), ONE),
     "Div": DIVIDE,
     "Mod": Scalar(3, 0, 12, 1, 12),
     "Mean": Scalar(2),
