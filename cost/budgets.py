@@ -25,8 +25,14 @@ class Checks:
     failures: tuple[str, ...] = ()
 
     @property
+    def answers(self) -> dict[str, bool]:
+        """Each question and its answer."""
+        return {name: getattr(self, name) for name in ("semantics_match", "shape_supported", "onchip_fit", "backend_lowered")}
+
+    @property
     def passed(self) -> bool:
-        return self.semantics_match and self.shape_supported and self.onchip_fit and self.backend_lowered
+        """Whether all four hold."""
+        return all(self.answers.values())
 
 
 def budget_failures(after: Sequence[Work], device: Device, *, max_nodes: int = MAX_NODES) -> tuple[str, ...]:

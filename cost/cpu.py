@@ -22,7 +22,7 @@ PLAIN = {"Pow:2": "Mul", "Pow:3": "Mul", "Pow:0.5": "Sqrt", "Pow:-0.5": "Sqrt", 
 
 @dataclass(frozen=True)
 class CpuTime:
-    """Terms of one call, in microseconds; `level` names what feeds it ("L2", "memory")."""
+    """Terms of one call, in microseconds; `level` names what feeds it ("L2", "DRAM")."""
 
     total_us: float
     node_us: float
@@ -64,7 +64,7 @@ def bandwidth(cpu: Cpu, working_set: int, threads: int) -> tuple[str, float]:
         instances = max(1, threads // max(1, min(cache.shared_by, cpu.cores)))
         if working_set <= cache.bytes * instances:
             return f"L{cache.level}", cache.gbs * threads
-    return "memory", cpu.memory_gbs if threads == 1 else min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
+    return "DRAM", cpu.memory_gbs if threads == 1 else min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
 
 
 def element_ns(op: str, cpu: Cpu, *, fused: bool) -> float:
@@ -87,7 +87,7 @@ def _basic(work: Work, cpu: Cpu, threads: int) -> CpuTime:
     compute = work.flops / (cpu.gflops * threads * 1e3)
     gbs = cpu.memory_gbs if threads == 1 else cpu.memory_gbs_all
     memory = work.bytes / (gbs * 1e3)
-    return CpuTime(max(compute, memory), 0.0, compute, memory, threads, "memory")
+    return CpuTime(max(compute, memory), 0.0, compute, memory, threads, "DRAM")
 
 
 def _gemm_us(work: Work, cpu: Cpu) -> float:

@@ -14,15 +14,18 @@ from onnxfuse.cost.device import Cache, Cpu
 
 SIMD = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("sve", 256), ("asimd", 128), ("neon", 128), ("sse2", 128))
 
+VECTORISED_NS = 1.0  # an op that takes longer for an element is computed one by one, at any vector width
+
 
 def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
-    """`generic` with the cores, vector width and cache sizes of this machine; its rates are kept.
+    """`generic` with the cores, vector width and cache sizes of this machine; its rates are scaled to that width.
 
     `root` is where /proc and /sys are looked for.
     """
     flags = cpu_flags(root)
     cores = core_count(root)
     simd = next((bits for flag, bits in SIMD if flag in flags), 128 if root == Path("/") else generic.simd_bits)
+    wider = simd / generic.simd_bits
     return replace(
         generic,
         key="detected-cpu",
@@ -30,6 +33,9 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
         cores=cores,
         simd_bits=simd,
         caches=caches(root, cores, generic.caches) or generic.caches,
+        gemm_gflops=generic.gemm_gflops * wider,
+        gemm_rates={op: rate * wider for op, rate in generic.gemm_rates.items()},
+        rates={op: ns / wider if ns < VECTORISED_NS else ns for op, ns in generic.rates.items()},
         memory_gbs_all=min(generic.memory_gbs_all, generic.memory_gbs * cores),
         sources=("cores, SIMD and cache sizes detected; rates of the generic profile: run `onnxfuse calibrate`",),
     )

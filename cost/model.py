@@ -7,20 +7,27 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from onnxfuse.cost.budgets import MAX_NODES, Checks, budget_failures
-from onnxfuse.cost.cpu import bandwidth, cpu_time
+from onnxfuse.cost.cpu import bandwidth, cpu_time, element_ns
 from onnxfuse.cost.device import Cpu, Device, Gpu
 from onnxfuse.cost.devices import find
-from onnxfuse.cost.roofline import L2_KEEPS, Mode, gpu_time
-from onnxfuse.cost.work import Compiled, Gemm, Work, fuse
+from onnxfuse.cost.roofline import L2_KEEPS, Mode, gpu_time, kernel_facts
+from onnxfuse.cost.work import Compiled, Gemm, Work, fuse, repeat
+from onnxfuse.errors import UsageError
 
-__all__ = ["Checks", "Compiled", "Gemm", "Model", "Price", "Work", "fuse"]
+__all__ = ["Checks", "Compiled", "Gemm", "Model", "Price", "Work", "fuse", "repeat"]
 
 MARGIN = 0.02  # a saving below this part of the unfused time is within the model's error
+CPU_TERMS = ("total_us", "node_us", "compute_us", "memory_us")
+GPU_TERMS = ("total_us", "launch_us", "memory_us", "alu_us", "sfu_us", "tensor_us")
 
 
 @dataclass(frozen=True)
 class Price:
-    """A candidate's predicted times with every term that led to them; all times in microseconds."""
+    """A candidate's predicted times with every term that led to them; all times in microseconds.
+
+    terms: `unfused.*` and `fused.*` are sums over the kernels, `basic.*` the textbook's estimate of the same.
+    failures: which check or budget said no, and with which numbers. notes: what to doubt.
+    """
 
     unfused_us: float
     fused_us: float
@@ -47,23 +54,20 @@ class Price:
         """One line with the numbers: why the candidate is worth it, or why not."""
         if self.failures:
             return "; ".join(self.failures)
+        if not all(self.checks.values()):
+            return "; ".join(f"{check} does not hold" for check, holds in self.checks.items() if not holds)
         times = f"{self.unfused_us:.2f} -> {self.fused_us:.2f} us (x{self.speedup:.2f})"
         saved = f"saves {_show_bytes(self.saved_bytes)} and {self.saved_launches} launches, limited by {self.limiter}"
         return f"{'worth it' if self.worth else 'not worth it'}: {times}, {saved}"
 
 
-@dataclass(frozen=True)
 class Model:
-    """Prices candidates on one device. `device` is a name (`auto` too) or a record; `expected_runs` spreads compile time.
+    """Prices candidates on one device.
 
-    `graph`: kernels are launched from a CUDA graph. Raises UsageError for a device that is unknown.
+    device: a name (`auto` for this machine) or a record. expected_runs: over how many runs compile time is spread.
+    graph: kernels are launched from a CUDA graph. max_nodes: the most ONNX nodes in one fusion. threads: on a CPU, 0 for
+    all cores. Raises UsageError for a device that is unknown and for numbers that mean nothing.
     """
-
-    device: Device
-    mode: Mode
-    expected_runs: float
-    graph: bool
-    max_nodes: int
 
     def __init__(
         self,
@@ -73,13 +77,20 @@ class Model:
         *,
         graph: bool = False,
         max_nodes: int = MAX_NODES,
+        threads: int = 0,
     ) -> None:
-        put = object.__setattr__
-        put(self, "device", find(device) if isinstance(device, str) else device)
-        put(self, "mode", mode)
-        put(self, "expected_runs", expected_runs)
-        put(self, "graph", graph)
-        put(self, "max_nodes", max_nodes)
+        if mode not in ("basic", "extended"):
+            raise UsageError(f"cost model: mode must be 'basic' or 'extended'; got {mode!r}")
+        if not expected_runs >= 1:
+            raise UsageError(f"cost model: expected_runs must be at least 1; got {expected_runs}")
+        if max_nodes < 1 or threads < 0:
+            raise UsageError(f"cost model: max_nodes must be at least 1 and threads at least 0; got {max_nodes} and {threads}")
+        self.device = find(device) if isinstance(device, str) else device
+        self.mode: Mode = mode
+        self.expected_runs = expected_runs
+        self.graph = graph
+        self.max_nodes = max_nodes
+        self.threads = threads
 
     def price(
         self,
@@ -95,85 +106,91 @@ class Model:
         fits: what the caller knows of the four checks. extra_reorder_bytes: what layout changes around the fused
         kernel move once; they are priced, never a veto. compile_ms: spread over the expected runs.
         """
-        checks = fits or Checks()
-        failures = (*checks.failures, *budget_failures(after, self.device, max_nodes=self.max_nodes))
-        if len(failures) > len(checks.failures):
-            checks = replace(checks, onchip_fit=False)
+        known = fits or Checks()
+        broken = budget_failures(after, self.device, max_nodes=self.max_nodes)
+        checks = replace(known, onchip_fit=known.onchip_fit and not broken, failures=(*known.failures, *broken))
         unfused, fused = self.times(before), self.times(after)
-        reorder = self._reorder_us(extra_reorder_bytes)
-        compile_us = compile_ms * 1e3 / self.expected_runs
-        before_us, after_us = unfused["total_us"], fused["total_us"] + reorder + compile_us
-        terms = {f"unfused.{k}": v for k, v in unfused.items()} | {f"fused.{k}": v for k, v in fused.items()}
-        terms |= {"reorder_us": reorder, "compile_us": compile_us, "extra_reorder_bytes": float(extra_reorder_bytes)}
+        added = {"reorder_us": self._reorder_us(extra_reorder_bytes), "compile_us": compile_ms * 1e3 / self.expected_runs}
+        before_us, after_us = unfused["total_us"], fused["total_us"] + sum(added.values())
         return Price(
             unfused_us=before_us,
             fused_us=after_us,
-            saved_bytes=_moved(before) - _moved(after) - 2 * extra_reorder_bytes,
+            saved_bytes=sum(w.bytes for w in before) - sum(w.bytes for w in after) - 2 * extra_reorder_bytes,
             saved_launches=sum(w.launches for w in before) - sum(w.launches for w in after),
-            limiter=self._limiter(after),
-            terms=terms,
-            checks={name: getattr(checks, name) for name in ("semantics_match", "shape_supported", "onchip_fit", "backend_lowered")},
-            failures=failures,
-            notes=(),
+            limiter=self.limiter(after),
+            terms=_prefixed("unfused", unfused) | _prefixed("fused", fused) | added | self._basic(before, after),
+            checks=checks.answers,
+            failures=checks.failures,
+            notes=self._notes(after),
             worth=checks.passed and before_us - after_us > MARGIN * before_us,
         )
 
-    def times(self, works: Sequence[Work]) -> dict[str, float]:
-        """Sums of the terms of kernels that run one after the other, in microseconds; `total_us` is the time."""
-        return self._cpu(works, self.device) if isinstance(self.device, Cpu) else self._gpu(works, self.device)
+    def times(self, works: Sequence[Work], *, mode: Mode | None = None) -> dict[str, float]:
+        """Sums of the terms of kernels that run one after the other, in microseconds; `total_us` is the time.
+
+        A single GPU kernel also has its occupancy, blocks per SM, registers and wave tail.
+        """
+        if isinstance(self.device, Cpu):
+            cpu = [cpu_time(work, self.device, mode=mode or self.mode, threads=self.threads) for work in works]
+            return {name: sum(getattr(t, name) for t in cpu) for name in CPU_TERMS}
+        gpu = [gpu_time(work, self.device, mode=mode or self.mode, graph=self.graph) for work in with_residents(works, self.device)]
+        sums: dict[str, float] = {name: sum(getattr(t, name) for t in gpu) for name in GPU_TERMS}
+        if len(gpu) == 1:
+            only = gpu[0].occupancy
+            sums |= {"occupancy": only.fraction, "blocks_per_sm": only.blocks, "registers": gpu[0].registers, "tail": gpu[0].tail}
+        return sums
 
     def time_us(self, work: Work) -> float:
         """Predicted time of one kernel."""
         return self.times([work])["total_us"]
 
-    def _cpu(self, works: Sequence[Work], cpu: Cpu) -> dict[str, float]:
-        times = [cpu_time(work, cpu) for work in works]
-        return {name: sum(getattr(t, name) for t in times) for name in ("total_us", "node_us", "compute_us", "memory_us")}
-
-    def _gpu(self, works: Sequence[Work], gpu: Gpu) -> dict[str, float]:
-        times = [gpu_time(work, gpu, mode=self.mode, graph=self.graph) for work in _with_residents(works, gpu)]
-        names = ("total_us", "launch_us", "memory_us", "alu_us", "sfu_us", "tensor_us")
-        sums = {name: sum(getattr(t, name) for t in times) for name in names}
-        if len(times) == 1:
-            only = times[0]
-            sums |= {
-                "occupancy": only.occupancy.fraction,
-                "blocks_per_sm": float(only.occupancy.blocks),
-                "registers": float(only.registers),
-                "tail": only.tail,
-            }
-        return sums
-
-    def _limiter(self, works: Sequence[Work]) -> str:
+    def limiter(self, works: Sequence[Work]) -> str:
+        """What the slowest of the kernels waits for."""
         if not works:
             return "nothing"
         heaviest = max(works, key=self.time_us)
         if isinstance(self.device, Cpu):
-            return cpu_time(heaviest, self.device).limiter
+            return cpu_time(heaviest, self.device, mode=self.mode, threads=self.threads).limiter
         return gpu_time(heaviest, self.device, mode=self.mode, graph=self.graph).limiter
+
+    def _basic(self, before: Sequence[Work], after: Sequence[Work]) -> dict[str, float]:
+        times = (self.times(works, mode="basic")["total_us"] for works in (before, after))
+        return dict(zip(("basic.unfused_us", "basic.fused_us"), times, strict=True))
+
+    def _notes(self, after: Sequence[Work]) -> tuple[str, ...]:
+        notes = []
+        if self.device.confidence == "low":
+            notes.append(f"the profile {self.device.key} is of low confidence: {self.device.note or self.device.sources[0]}")
+        if isinstance(self.device, Gpu):
+            guessed = [work.name for work in after if kernel_facts(work)[1]]
+            arch = self.device.compute_capability.replace(".", "")
+            notes += [f"registers of {name} are an estimate: no compiled kernel for sm_{arch} is given" for name in guessed]
+        return tuple(notes)
 
     def _reorder_us(self, moved: int) -> float:
         """A layout change reads and writes every byte, in a kernel of its own."""
         if not moved:
             return 0.0
         if isinstance(self.device, Cpu):
-            return self.device.node_us + 2 * moved / bandwidth(self.device, 2 * moved, 1)[1] / 1e3
-        launch = 0.0 if self.mode == "basic" else self.device.launch_us
+            element = moved / 4 * element_ns("Transpose", self.device, fused=False) / 1e3
+            return self.device.node_us + max(element, 2 * moved / bandwidth(self.device, 2 * moved, 1)[1] / 1e3)
+        launch = 0.0 if self.mode == "basic" else self.device.graph_launch_us if self.graph else self.device.launch_us
         return launch + 2 * moved / (self.device.memory_gbs * self.device.memory_efficiency * 1e3)
 
 
-def _with_residents(works: Sequence[Work], gpu: Gpu) -> list[Work]:
-    """The works, with what earlier ones just wrote and L2 still holds marked as such."""
-    marked, written = [], 0
+def with_residents(works: Sequence[Work], gpu: Gpu) -> list[Work]:
+    """The works, with what the one before just wrote and L2 still holds marked as such."""
+    marked: list[Work] = []
+    written = 0
     for work in works:
-        held = written if written < L2_KEEPS * gpu.l2_bytes else 0
-        marked.append(replace(work, resident_bytes=max(work.resident_bytes, min(held, work.bytes_read))))
-        written = work.bytes_written
+        held = min(written, work.bytes_read) if written < L2_KEEPS * gpu.l2_bytes else 0
+        marked.append(replace(work, resident_bytes=held) if held > work.resident_bytes else work)
+        written = work.bytes_written if work.launches else written
     return marked
 
 
-def _moved(works: Sequence[Work]) -> int:
-    return sum(work.bytes for work in works)
+def _prefixed(prefix: str, terms: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}.{name}": value for name, value in terms.items()}
 
 
 def _show_bytes(count: int) -> str:
