@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from onnxfuse.decision import Decision, Price, Verdict
+from onnxfuse.decision import Decision, Verdict
 
 MAX_KINDS = 6  # operator types that a line names
 
@@ -14,7 +14,9 @@ MAX_KINDS = 6  # operator types that a line names
 def log_line(decision: Decision) -> str:
     """One line in the manner of `[FUSION] fused gelu: Erf + Mul -> Gelu_0 (2 nodes, saves 12.6 MB, 1 launch)`."""
     if decision.verdict is Verdict.FUSED:
-        facts = [counted(len(decision.nodes), "node"), *([f"saves {saved}"] if (saved := savings(decision.price)) else [])]
+        price = decision.price
+        saved = savings(price.saved_bytes, price.saved_launches) if price else ""
+        facts = [counted(len(decision.nodes), "node"), *([f"saves {saved}"] if saved else [])]
         made = decision.new_node or decision.target
         return f"[FUSION] fused {decision.rule}: {operators(decision.ops)} -> {made} ({', '.join(facts)})"
     return f"[FUSION] {_WORDS[decision.verdict]} {decision.rule} at {decision.node}: {reason(decision)}"
@@ -50,12 +52,10 @@ def operators(ops: Sequence[str]) -> str:
     return " + ".join(shown) + (f" + {more} more kinds" if more > 1 else " + 1 more kind" if more else "")
 
 
-def savings(price: Price | None) -> str:
-    """What a fusion saves besides time: `12.6 MB, 1 launch`; what it does not save is left out."""
-    if price is None:
-        return ""
-    parts = [show_bytes(price.saved_bytes)] if price.saved_bytes > 0 else []
-    return ", ".join([*parts, counted(price.saved_launches, "launch", "es")] if price.saved_launches > 0 else parts)
+def savings(saved_bytes: int, launches: int) -> str:
+    """What fusions save besides time: `12.6 MB, 1 launch`; what they do not save is left out."""
+    parts = [show_bytes(saved_bytes)] if saved_bytes > 0 else []
+    return ", ".join([*parts, counted(launches, "launch", "es")] if launches > 0 else parts)
 
 
 def counted(count: int, noun: str, plural: str = "s") -> str:

@@ -1,0 +1,114 @@
+"""The report as tables: what was fused and why, what was not and why, and the totals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from onnxfuse.decision import Decision, Verdict
+from onnxfuse.report.record import Report
+from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_us
+
+MOST_ROWS = 20  # of a table of reasons; the rest is counted
+COLOURS = {Verdict.FUSED: "green", Verdict.ROLLED_BACK: "red", Verdict.NEAR_MISS: "dim"}
+NOT_FUSED = (Verdict.ROLLED_BACK, Verdict.DECLINED, Verdict.NOT_WORTH_IT, Verdict.LOST)
+Key = TypeVar("Key")
+
+
+def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in our manner: nothing in it is cut off, however narrow the terminal."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def fused_table(report: Report, summaries: Mapping[str, str]) -> Table:
+    """A row per rule and operator types replaced. summaries: what each rule does and why it pays, by rule name."""
+    made = table("Fused", "Rule", "Times", "Nodes", "Becomes", "Saves", "Instead of", "Why", right=("Times", "Nodes"))
+    groups = _grouped(report.fused, lambda d: (d.rule, d.target, d.ops))
+    for (rule, target, ops), members in sorted(groups.items(), key=lambda item: -_saved_us(item[1])):
+        covered = sum(len(d.nodes) for d in members)
+        made.add_row(rule, str(len(members)), str(covered), target, _saved(members), operators(ops), summaries.get(rule, ""))
+    return made
+
+
+def reasons_table(report: Report, *, full: bool = False) -> Table:
+    """A row per rule and reason for what was not fused; rows past 20 are counted unless `full`."""
+    made = table("Not fused", "Rule", "Times", "Why not", "First at", right=("Times",))
+    rows = _reason_rows(report.ended(*NOT_FUSED))
+    shown = rows if full else rows[:MOST_ROWS]
+    for row in shown:
+        made.add_row(row.rule, str(row.count), Text(row.reason, COLOURS.get(row.verdict, "")), row.first)
+    left = rows[len(shown) :]
+    if left:
+        made.add_row("...", str(sum(r.count for r in left)), f"{counted(len(left), 'more reason')}: `onnxfuse explain` lists them", "")
+    return made
+
+
+@dataclass(frozen=True)
+class ReasonRow:
+    """Candidates of one rule that ended for alike reasons: how many, the reason and the node of the first."""
+
+    rule: str
+    verdict: Verdict
+    count: int
+    reason: str
+    first: str
+
+
+def _reason_rows(decisions: Iterable[Decision]) -> list[ReasonRow]:
+    groups = _grouped(decisions, lambda d: (d.rule, d.verdict, kind_of_reason(d.reason)))
+    rows = [ReasonRow(rule, verdict, len(m), reason(m[0]), m[0].node) for (rule, verdict, _), m in groups.items()]
+    return sorted(rows, key=lambda r: (NOT_FUSED.index(r.verdict), -r.count))
+
+
+def decisions_table(decisions: Sequence[Decision]) -> Table:
+    """A row per decision, for `explain`."""
+    made = table("", "Node", "Rule", "Ended", "Why", "Covers")
+    for d in decisions:
+        made.add_row(d.node, d.rule, Text(d.verdict.value, COLOURS.get(d.verdict, "yellow")), d.reason or "", operators(d.ops))
+    return made
+
+
+def totals(report: Report) -> list[str]:
+    """The closing lines: nodes before and after, predicted saving, what was verified and what was not."""
+    gone = report.nodes_before - report.nodes_after
+    share = f" ({gone / report.nodes_before:.0%} fewer)" if gone and report.nodes_before else ""
+    lines = [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
+    if report.fused:
+        sizes = ", ".join(f"{k}={v}" for k, v in report.sizes.items())
+        lines.append(f"Predicted saves {_saved(report.fused)} a run on {report.device}" + (f", at {sizes}" if sizes else ""))
+    lines += [f"Verified  {line}" for line in report.verified]
+    return lines + [f"NOT VERIFIED  {line}" for line in report.not_verified]
+
+
+def counts(report: Report) -> str:
+    """How many candidates ended in each way: `7 fused, 2 declined`."""
+    ended = Counter(d.verdict for d in report.decisions)
+    return ", ".join(f"{ended[v]} {v.value}" for v in Verdict if ended[v])
+
+
+def _saved(decisions: Sequence[Decision]) -> str:
+    priced = [d.price for d in decisions if d.price is not None]
+    if not priced:
+        return "not priced"
+    rest = savings(sum(p.saved_bytes for p in priced), sum(p.saved_launches for p in priced))
+    return ", ".join(filter(None, [show_us(sum(p.saved_us for p in priced)), rest]))
+
+
+def _saved_us(decisions: Sequence[Decision]) -> float:
+    return sum(d.price.saved_us for d in decisions if d.price is not None)
+
+
+def _grouped(decisions: Iterable[Decision], key: Callable[[Decision], Key]) -> dict[Key, list[Decision]]:
+    groups: dict[Key, list[Decision]] = {}
+    for decision in decisions:
+        groups.setdefault(key(decision), []).append(decision)
+    return groups
