@@ -19,6 +19,7 @@
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
 //   Fraction(x)        x - floor(x), for x >= -127; below that, and for -inf, what makes ExpTwo 0.
 //   ScaleByFloor(x, n)        x * 2^floor(n) for n < 128; 0, or a denormal, below n = -126.
+//   First(x)                          lane 0.
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
 //   Transpose(Vec (&x)[kLanes])       rows become columns, in place.
 // Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true value):
@@ -46,6 +47,12 @@
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 ONNXFUSE_INLINE Vec Rsqrt(Vec x) { return Set(1.0f) / Sqrt(x); }
+
+ONNXFUSE_INLINE float First(Vec x) {
+  float lanes[kLanes];
+  Store(lanes, x);
+  return lanes[0];
+}
 
 // Lane i is the sum over the lanes of x[i]. Overwrites x.
 ONNXFUSE_INLINE Vec SumEach(Vec (&x)[kLanes]) {

@@ -1,6 +1,7 @@
 #include "custom_ops/attention/kernel.h"
 
 #include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/attention/decode.h"
 #include "custom_ops/attention/prefill.h"
 
 #if ONNXFUSE_ISA_LEVEL == 0
@@ -16,12 +17,18 @@ struct Scratch {
 
 }  // namespace
 
-void* AttentionScratch(size_t bytes) {
-  static thread_local Scratch scratch;
+void* AttentionScratch(Slot slot, size_t bytes) {
+  static thread_local Scratch slots[2];
+  Scratch& scratch = slots[static_cast<int>(slot)];
   if (scratch.size < bytes) {
     std::free(scratch.memory);
     scratch.memory = std::calloc(bytes + 64, 1);
-    scratch.size = scratch.memory == nullptr ? 0 : bytes;
+    if (scratch.memory == nullptr) {
+      // Kernels have no way to fail, and the process could not go on without these few hundred kilobytes anyway.
+      std::fprintf(stderr, "onnxfuse: Attention: out of memory: no %zu bytes for a tile\n", bytes);
+      std::abort();
+    }
+    scratch.size = bytes;
   }
   const auto address = reinterpret_cast<uintptr_t>(scratch.memory);
   return reinterpret_cast<void*>((address + 63) / 64 * 64);
@@ -57,25 +64,6 @@ void FillPresents(const AttentionArgs<T>& a, const ParallelFor& parallel) {
 }
 
 template <typename T>
-void Prefill(const AttentionArgs<T>& a, const ParallelFor& parallel) {
-  const int64_t group = a.q_heads / a.kv_heads;
-  const int64_t stacked = a.queries < kChunk ? group : 1;  // heads whose queries share a tile
-  const int64_t rows = stacked * a.queries;
-  const int64_t tile_rows = kChunk * kMostChunks;
-  const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
-  const int64_t spans = group / stacked;
-  const double flops = 2.0 * static_cast<double>(Least(rows, tile_rows) * (a.past_keys + a.new_keys) * (a.head_size + a.value_size));
-  parallel(a.batch * a.kv_heads * spans * tiles, flops / 64, [&](int64_t begin, int64_t end) {
-    Workspace* workspace = NewWorkspace(a.head_size, a.value_size);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t tile = i % tiles, span = i / tiles % spans, pair = i / tiles / spans;
-      const int64_t first = span * rows + tile * tile_rows;
-      TileRunner<T>(a, {pair / a.kv_heads, pair % a.kv_heads, first, Least(first + tile_rows, span * rows + rows)}, workspace).Run();
-    }
-  });
-}
-
-template <typename T>
 void FillZero(const AttentionArgs<T>& a) {
   for (int64_t b = 0; b < a.batch; ++b) {
     for (int64_t h = 0; h < a.q_heads; ++h) {
@@ -92,6 +80,7 @@ void AttentionCpu(const AttentionArgs<T>& a, const ParallelFor& parallel) {
   if (a.present_key != nullptr || a.present_value != nullptr) FillPresents(a, parallel);
   if (a.batch == 0 || a.q_heads == 0 || a.queries == 0 || a.value_size == 0) return;
   if (a.past_keys + a.new_keys == 0) return FillZero(a);
+  if (a.q_heads / a.kv_heads * a.queries <= kFewRows) return Decode(a, parallel);
   Prefill(a, parallel);
 }
 

@@ -3,14 +3,7 @@
 
 #include "custom_ops/attention/multiply.h"
 #include "custom_ops/attention/scores.h"
-
-namespace onnxfuse {
-
-// At least `bytes` of memory that stays with the calling thread, aligned to 64; each call takes over from the last.
-// Compiled in the baseline alone.
-void* AttentionScratch(size_t bytes);
-
-}  // namespace onnxfuse
+#include "custom_ops/attention/workspace.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
@@ -38,7 +31,7 @@ ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
   int64_t floats = 0;
   for (int64_t part : parts) floats += RoundUp(part, 16);
   constexpr int64_t kHead = (sizeof(Workspace) + 63) / 64 * 64;
-  char* memory = static_cast<char*>(AttentionScratch(static_cast<size_t>(kHead + floats * 4)));
+  char* memory = static_cast<char*>(AttentionScratch(Slot::kThread, static_cast<size_t>(kHead + floats * 4)));
   auto* w = reinterpret_cast<Workspace*>(memory);
   float* next = reinterpret_cast<float*>(memory + kHead);
   float** pointers[] = {&w->queries, &w->keys, &w->values, &w->scores, &w->sums};
@@ -241,5 +234,24 @@ class TileRunner {
   bool is_plain_;
   float to_log2_;
 };
+
+template <typename T>
+void Prefill(const AttentionArgs<T>& a, const ParallelFor& parallel) {
+  const int64_t group = a.q_heads / a.kv_heads;
+  const int64_t stacked = a.queries < kChunk ? group : 1;  // heads whose queries share a tile
+  const int64_t rows = stacked * a.queries;
+  const int64_t tile_rows = kChunk * kMostChunks;
+  const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  const int64_t spans = group / stacked;
+  const double flops = 2.0 * static_cast<double>(Least(rows, tile_rows) * (a.past_keys + a.new_keys) * (a.head_size + a.value_size));
+  parallel(a.batch * a.kv_heads * spans * tiles, flops / 64, [&](int64_t begin, int64_t end) {
+    Workspace* workspace = NewWorkspace(a.head_size, a.value_size);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t tile = i % tiles, span = i / tiles % spans, pair = i / tiles / spans;
+      const int64_t first = span * rows + tile * tile_rows;
+      TileRunner<T>(a, {pair / a.kv_heads, pair % a.kv_heads, first, Least(first + tile_rows, span * rows + rows)}, workspace).Run();
+    }
+  });
+}
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
