@@ -101,7 +101,7 @@ def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | Non
     """Values that the op's outputs stand for: a further one only if somebody outside needs it."""
     outputs: list[Value | None] = [root]
     for name in call.outputs[1:]:
-        outputs.append(None if name is None else _holder(view, hit, name, root))
+        outputs.append(name if name is None or isinstance(name, Value) else _holder(view, hit, name, root))
     while outputs[-1] is None:
         outputs.pop()
     return tuple(outputs)
@@ -109,8 +109,6 @@ def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | Non
 
 def _holder(view: View, hit: Hit, name: str, root: Value) -> Value | None:
     term = hit.bound.get(name)
-    if isinstance(term, Value):
-        return term
     held = [v for v in view.values.get(term, ()) if v.dtype == root.dtype and v.producer is not None] if term is not None else []
     return next((v for v in held if v.is_output or v.captured or len(v.users) > 0), None)
 

@@ -310,8 +310,8 @@ def _not(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
 
 
 def _view(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
-    layout: Layout = attributes["layout"]
-    return args[0] if layout.is_identity else None
+    layout = attributes["layout"]  # a hole, in patterns
+    return args[0] if isinstance(layout, Layout) and layout.is_identity else None
 
 
 def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:

@@ -199,7 +199,7 @@ class Matcher:
     # ---- sums
 
     def _sum(self, pattern: Term, target: Term, bound: Bound) -> Iterator[Bound]:
-        structured = [(t, c) for t, c in pattern.parts if t.op != VARIABLE]
+        structured = sorted(((t, c) for t, c in pattern.parts if t.op != VARIABLE), key=lambda part: -_size(part[0]))
         holes = [(t.tag, c) for t, c in pattern.parts if t.op == VARIABLE]
         for inner, left in self._place_terms(structured, dict(target.parts), bound):
             yield from self._sum_holes(holes, target.coefficient, pattern.coefficient, left, inner)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -271,8 +271,12 @@ class Call:
     name: str
     operands: tuple[Any, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    outputs: tuple[str | None, ...] = (None,)  # names of sub-patterns that the 2nd, 3rd, ... output gives; the first is the root
+    outputs: tuple[Any, ...] = (None,)  # what the 2nd, 3rd, ... output gives: a sub-pattern's name, a Value, or None; the first is the root
     op: Any = None  # the `onnxfuse.op.Op`, for ops of ours
+
+    def giving(self, *outputs: Any) -> Call:
+        """The call with what its further outputs stand for: sub-pattern names, Values, or None."""
+        return replace(self, outputs=(None, *outputs))
 
 
 class _Domain:

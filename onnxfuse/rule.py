@@ -13,8 +13,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnxfuse.canonical import View
 from onnxfuse.canonical.view import FLOATS
 from onnxfuse.errors import RuleError
-from onnxfuse.graph import Node, Value, constant_value
-from onnxfuse.identities import Canonical
+from onnxfuse.graph import Value, constant_value
+from onnxfuse.identities import Canonical, joined_halves
 from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term, show
@@ -210,9 +210,40 @@ def as_shape(match: Match, value: Value, shape: tuple[Dim, ...]) -> Value | NewC
     return NewConstant(array.reshape(shape).astype(tensor_dtype_to_np_dtype(match.root.dtype)), value)
 
 
+def affine(
+    match: Match, x: Var, scale: Var, bias: Var | None, axes: tuple[int, ...], *, last_only: bool = False
+) -> tuple[Value, Operand, Operand, int]:
+    """(x, scale, bias, axis) of a norm over the trailing `axes`, scale and bias in the shape of those axes.
+
+    Raises Decline when the axes are not the last ones, or a weight has another shape.
+    """
+    data = match.value(x)
+    if axes != tuple(range(-len(axes), 0)):
+        raise Decline(f"the axes must be the last ones; they are {list(axes)}")
+    if last_only and len(axes) != 1:
+        raise Decline(f"only the last axis may be normalised; the axes are {list(axes)}")
+    if data.shape is None:
+        raise Decline(f"the rank of x must be known; '{data.name}' has unknown rank")
+    tail = data.shape[-len(axes) :]
+    weights = [as_shape(match, match.value(h), tail) if h is not None and match.has(h) else None for h in (scale, bias)]
+    return data, weights[0], weights[1], -len(axes)
+
+
+def gated(match: Match, gate: Var, up: Var) -> tuple[Value, Value | None, int]:
+    """(gate, up, 1), or (x, None, 1 or 0) where gate and up are the first and second half, or the reverse, of x.
+
+    Raises Decline when gate and up have different shapes.
+    """
+    for order, (first, second) in ((1, (gate, up)), (0, (up, gate))):
+        whole = joined_halves(match.term(first), match.term(second))
+        if whole is not None and whole[1].is_identity:
+            return match.holder(whole[0], "gate", shape=whole[1].shape), None, order
+    left, right = match.value(gate), match.value(up)
+    if left.shape is None or left.shape != right.shape:
+        raise Decline(f"gate and up must have the same shape; they are {_shape(left)} and {_shape(right)}")
+    return left, right, 1
+
+
 def _shape(value: Value) -> str:
     return "of unknown rank" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
 
-
-def users_text(nodes: Sequence[Node]) -> str:
-    return ", ".join(f"{n.op} '{n.label}'" for n in nodes[:3])

@@ -69,7 +69,7 @@ class View:
             return self.algebra.leaf(value)
         if array.size == 1 and array.dtype.kind != "b":
             number = float(array.reshape(()))
-            if np.isfinite(number):
+            if not np.isnan(number):
                 return self.algebra.number(number)
         return self.algebra.leaf(_Constant(value.name, (value.dtype in FLOATS, array.shape, array.astype(np.float64).tobytes())))
 

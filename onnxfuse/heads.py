@@ -1,0 +1,152 @@
+"""How attention's operands lie in memory: which value holds them, in what layout, with how many heads.
+
+For rules: an operand of the canonical attention is [batch, heads, seq, dim]; what the graph holds is mostly
+[batch, seq, heads*dim] seen through Reshape and Transpose, with grouped heads repeated by Expand. Ops take layouts
+as strides, so the value before those operators is the one to pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxfuse.graph import Value
+from onnxfuse.layout import REPEAT, Axis, Layout, Piece, identity
+from onnxfuse.rule import Decline, Match
+from onnxfuse.symbolic import Dim
+from onnxfuse.term import Term
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """One operand: `value` lies as `layout` says ("BHSD", "BSHD", "BSE", "BHDS"), with `heads` heads of its own."""
+
+    value: Value
+    layout: str
+    batch: Dim
+    heads: Dim
+    seq: Dim
+    dim: Dim
+    past: Value | None = None  # [batch, heads, past, dim], in front along seq; then `seq` counts the current ones only
+    present: Value | None = None  # the value that holds past and current together
+
+
+def operand(match: Match, term: Term, name: str, *, transposed: bool = False) -> Heads:
+    """The operand that `term`, [batch, heads, seq, dim] (dim and seq swapped if `transposed`), comes from.
+
+    Raises Decline when no value holds it in a layout that ops take.
+    """
+    if term.op == "View":
+        found = _through_view(match, term, name, transposed)
+        if found is not None:
+            return found
+    if term.op == "Concat" and not transposed and (joined := _with_past(match, term, name)) is not None:
+        return joined
+    return _as_it_is(match, term, name, transposed)
+
+
+def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
+    value = match.holder(term, name)
+    shape = value.shape
+    if shape is None or len(shape) not in (3, 4):
+        raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3; '{value.name}' has {'unknown rank' if shape is None else len(shape)}")
+    if len(shape) == 3:
+        if transposed:
+            raise Decline(f"{name} must be [batch, seq, dim]; '{value.name}' is already transposed")
+        return Heads(value, "BSE", shape[0], 1, shape[1], shape[2])
+    if transposed:
+        return Heads(value, "BHDS", shape[0], shape[1], shape[3], shape[2])
+    return Heads(value, "BHSD", *shape)
+
+
+def _through_view(match: Match, term: Term, name: str, transposed: bool) -> Heads | None:
+    base: Term = term.args[0]
+    layout: Layout = term.attributes["layout"]
+    axes, shape = list(layout.axes), list(layout.shape)
+    if transposed and len(axes) >= 2:
+        axes[-1], axes[-2], shape[-1], shape[-2] = axes[-2], axes[-1], shape[-2], shape[-1]
+    if layout.fixed:
+        return None
+    if len(axes) == 3:  # a single head
+        axes.insert(1, ())
+        shape.insert(1, 1)
+    if len(axes) != 4:
+        return None
+    batch, heads, seq, dim = shape
+    own, kept = _own_heads(axes[1], heads)
+    if kept is None:
+        return None
+    axes[1] = kept
+    if base.op == "Concat" and len(layout.base) == 4 and tuple(axes) == identity(layout.base).axes:
+        joined = _with_past(match, base, name)
+        if joined is not None:
+            return joined
+    kind = _kind(layout.base, axes, own, dim)
+    if kind is None:
+        return None
+    try:
+        value = match.holder(base, name, shape=layout.base)
+    except Decline:
+        return None
+    return Heads(value, kind, batch, own, seq, dim)
+
+
+def _own_heads(axis: Axis, heads: Dim) -> tuple[Dim, Axis | None]:
+    """(heads before repetition, their axis): each head repeated in place, as grouped queries share it."""
+    if not axis or axis[-1].axis != REPEAT:
+        return heads, axis
+    kept = axis[:-1]
+    if any(p.axis == REPEAT for p in kept):
+        return heads, None
+    own: Dim = 1
+    for piece in kept:
+        own = own * piece.size
+    return own, kept
+
+
+def _kind(base: Shape, axes: list[Axis], heads: Dim, dim: Dim) -> str | None:
+    """The name of a layout in which the whole base is used, each axis as [batch, heads, seq, dim] wants it."""
+
+    def whole(axis: int) -> Axis:
+        return () if base[axis] == 1 else (Piece(axis, 1, base[axis]),)
+
+    if len(base) == 3:
+        split = (() if heads == 1 else (Piece(2, dim, heads),), () if dim == 1 else (Piece(2, 1, dim),))
+        return "BSE" if axes == [whole(0), split[0], whole(1), split[1]] and base[2] == heads * dim else None
+    if len(base) != 4:
+        return None
+    orders = {"BHSD": (0, 1, 2, 3), "BSHD": (0, 2, 1, 3), "BHDS": (0, 1, 3, 2)}
+    return next((kind for kind, order in orders.items() if axes == [whole(i) for i in order]), None)
+
+
+def _with_past(match: Match, term: Term, name: str) -> Heads | None:
+    """past and current keys or values joined along seq."""
+    if len(term.args) != 2 or term.attributes["axis"] != -2:
+        return None
+    try:
+        present = match.holder(term, name)
+        past = match.holder(term.args[0], f"past {name}")
+        current = operand(match, term.args[1], name)
+    except Decline:
+        return None
+    if present.rank != 4 or past.shape is None or current.past is not None or past.shape[1] != current.heads:
+        return None
+    return Heads(current.value, current.layout, current.batch, current.heads, current.seq, current.dim, past, present)
+
+
+def result_layout(layout: Layout | None) -> str:
+    """The layout an attention result is wanted in, from the view of [batch, heads, seq, dim] that the root is.
+
+    Raises Decline when it is none that ops give.
+    """
+    if layout is None or layout.is_identity:
+        return "BHSD"
+    if layout.fixed or len(layout.base) != 4:
+        raise Decline("the result must be [batch, heads, seq, dim] or with the heads side by side")
+    batch, heads, seq, dim = identity(layout.base).axes
+    kinds = {"BSHD": (batch, seq, heads, dim), "BSE": (batch, seq, (*heads, *dim))}
+    for kind, axes in kinds.items():
+        if layout.axes == axes:
+            return kind
+    raise Decline("the result must be [batch, heads, seq, dim] or with the heads side by side; it is laid out otherwise")

@@ -1,0 +1,99 @@
+"""Nothing is fused on trust: each rewrite against what it replaced, then the whole model against the original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from onnxfuse.errors import OnnxFuseError, VerificationError
+from onnxfuse.graph import Model
+from onnxfuse.rewriter import Rewrite, as_models
+from onnxfuse.symbolic import symbols
+from onnxfuse.verify import fingerprint, verify, verify_rewrite
+
+Progress = Callable[[str, int, int], None]
+ORDINARY = (2, 5, 3, 7, 11, 13)  # sizes of the symbolic dims in turn: distinct, so that a swapped axis shows
+MATCHING = 8  # all dims alike: what only works when sizes coincide shows in the others
+
+
+@dataclass
+class Validator:
+    """Validates rewrites; equal ones (same op, attributes, shapes and types) only once."""
+
+    progress: Progress
+    known: dict[str, str | None] = field(default_factory=dict)  # fingerprint -> what is wrong
+    rewrites: int = 0
+
+    def validate(self, rewrites: Sequence[Rewrite]) -> list[tuple[Rewrite, str]]:
+        """The rewrites that do not give the numbers of what they replaced, with the difference."""
+        failed: list[tuple[Rewrite, str]] = []
+        self.rewrites = len(rewrites)
+        for done, rewrite in enumerate(rewrites):
+            self.progress("validate", done, len(rewrites))
+            wrong = self._check(rewrite)
+            if wrong is not None:
+                failed.append((rewrite, wrong))
+        return failed
+
+    def summary(self) -> tuple[str, ...]:
+        if not self.rewrites:
+            return ()
+        return (f"{self.rewrites} rewrites, each against what it replaced ({len(self.known)} different ones were run)",)
+
+    def _check(self, rewrite: Rewrite) -> str | None:
+        shapes = [v.shape for v in rewrite.candidate.inputs if v.shape is not None]
+        names = sorted({name for shape in shapes for dim in shape for name in symbols(dim)})
+        tried = 0
+        for sizes in assignments(names):
+            try:
+                before, after = as_models(rewrite, sizes)
+                key = fingerprint(after) + fingerprint(before)
+                if key not in self.known:
+                    difference = verify_rewrite(before, after, seed=tried)
+                    self.known[key] = None if difference is None else str(difference)
+            except OnnxFuseError as error:
+                return f"it cannot be run: {error}"
+            tried += 1
+            if self.known[key] is not None:
+                return self.known[key]
+        return None
+
+
+def assignments(names: Sequence[str]) -> list[dict[str, int]]:
+    """Sizes to try for symbolic dims: ordinary, all alike, and ones with an empty past."""
+    ordinary = {name: ORDINARY[i % len(ORDINARY)] for i, name in enumerate(names)}
+    if not names:
+        return [ordinary]
+    single = {name: 0 if "past" in name.lower() else 1 for name in names}
+    return [ordinary, dict.fromkeys(names, MATCHING), single]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Lines for the report: what ran, and what was left out and why."""
+
+    ran: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def verify_whole(
+    model: Model,
+    after: onnx.ModelProto,
+    *,
+    inputs: str | Path | None,
+    sizes: Mapping[str, int],
+    libraries: Sequence[str | Path],
+    fused: bool,
+    progress: Progress,
+) -> Checked:
+    """The optimised model against the original with optimisations off. Raises VerificationError when they differ."""
+    if not fused and inputs is None:
+        return Checked(("nothing was changed",))
+    progress("verify", 0, 1)
+    result = verify(model.path or model.proto, after, inputs=inputs, shapes=sizes, libraries=libraries)
+    if not result.ok:
+        raise VerificationError(f"{model.path or 'the model'}: the optimised model gives other numbers: {result.summary()}. Nothing was written")
+    return Checked((result.summary(),), tuple(result.not_run))

@@ -1,0 +1,22 @@
+"""LayerNorm(x + skip [+ x_bias]) -> SkipLayerNorm: the sum is made once and kept for the next residual."""
+
+from onnxfuse.custom_ops.skip_layer_norm.op import SKIP_LAYER_NORM
+from onnxfuse.pattern import Call, Scalar, Var, op, optional
+from onnxfuse.rule import Match, Rule, affine, last_axis_vector, same_shape
+
+x, skip, x_bias = Var("x"), Var("skip"), Var("x_bias", constant=True)
+scale, bias, axes, epsilon = Var("scale"), Var("bias"), Scalar("axes"), Scalar("epsilon")
+
+
+def build(match: Match) -> Call:
+    data, weight, shift, _ = affine(match, x, scale, bias, match.scalar(axes), last_only=True)
+    extra = match.value(x_bias) if match.has(x_bias) else None
+    return SKIP_LAYER_NORM(data, match.value(skip), weight, shift, extra, epsilon=match.scalar(epsilon))
+
+
+RULE = Rule(
+    before=op.LayerNormalization((x + skip + optional(x_bias)).named("sum"), axes=axes, epsilon=epsilon) * optional(scale) + optional(bias),
+    after=build,
+    where=[same_shape(x, skip), last_axis_vector(x_bias, x)],
+    outputs=["sum"],
+)
