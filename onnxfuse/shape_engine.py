@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import onnx
 from onnx import TensorProto
@@ -23,9 +23,10 @@ from onnxfuse.shape_facts import (
     Call,
     Fact,
     Shape,
-    Unknown,
     key,
+    with_unknown,
 )
+from onnxfuse.shape_ratio import Unknown
 from onnxfuse.shape_rules_layout import agreed
 from onnxfuse.symbolic import Dim
 
@@ -52,6 +53,10 @@ class Engine:
         for name, tensor in graph.initializers.items():
             value = graph.values[name]
             self.facts[value] = Fact(tensor.data_type, tuple(tensor.dims)) if value.is_input else _constant(value, tensor)
+        if isinstance(graph.proto, onnx.GraphProto):
+            for sparse in graph.proto.sparse_initializer:
+                if sparse.values.name in graph.values:
+                    self.facts[graph.values[sparse.values.name]] = Fact(sparse.values.data_type, tuple(sparse.dims))
         for value, fact in zip(graph.inputs, inputs, strict=False):
             self.facts[value] = self.refine(value, fact)
         for value in graph.inputs[len(inputs) :]:
@@ -193,7 +198,8 @@ def _types(call: Call, name: str, count: int) -> Sequence[int]:
     return [*found, *[TensorProto.UNDEFINED] * (count - len(found))]
 
 
-def _contents(call: Call, name: str, dtype: int, shape: Shape | None) -> Sequence[tuple[Dim, ...]]:
+def _contents(call: Call, name: str, dtype: int, shape: Shape | None) -> Sequence[tuple[Any, ...]]:
+    """What the outputs hold: ints and expressions, or ratios where they are floats."""
     rule = CONTENT_RULES.get(name)
     if rule is None or shape is None or dtype not in INTEGERS | FLOATS or not _is_small(shape):
         return []
@@ -213,15 +219,15 @@ def _is_small(shape: Shape) -> bool:
     return 0 <= count <= CONTENT_LIMIT
 
 
-def _fact(call: Call, output: int, dtype: int, shape: Shape | None, elements: tuple[Dim, ...] | None) -> Fact:
+def _fact(call: Call, output: int, dtype: int, shape: Shape | None, contents: tuple[Any, ...] | None) -> Fact:
     if shape is None:
         return Fact(dtype)
     if any(isinstance(d, int) and d < 0 for d in shape):  # no run gets here
         return Fact(dtype, tuple(call.fresh(axis, output) if isinstance(d, int) and d < 0 else d for axis, d in enumerate(shape)))
-    if elements is None and shape in ((), (1,)) and dtype in (TensorProto.INT64, TensorProto.INT32):
-        value = call.node.outputs[output]
-        elements = (symbolic.unknown(value.name if value is not None else call.node.label),)
-    return Fact(dtype, shape, elements)
+    if dtype in FLOATS:
+        return Fact(dtype, shape, None, contents)
+    value = call.node.outputs[output]
+    return with_unknown(Fact(dtype, shape, contents), value.name if value is not None else call.node.label)
 
 
 def _constant(value: Value, tensor: onnx.TensorProto) -> Fact:
@@ -266,7 +272,7 @@ def join(a: Fact, b: Fact) -> Fact:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return Fact(dtype)
     shape = tuple(x if x == y else symbolic.fresh("either") for x, y in zip(a.shape, b.shape, strict=True))
-    return Fact(dtype, shape, a.elements if a.elements == b.elements else None)
+    return Fact(dtype, shape, a.elements if a.elements == b.elements else None, a.ratios if a.ratios == b.ratios else None)
 
 
 def _widen(going: Fact, coming: Fact, varying: set[Dim]) -> Fact:

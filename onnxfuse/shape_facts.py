@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from onnxfuse import graph, symbolic
 from onnxfuse.errors import ModelError
+from onnxfuse.shape_ratio import Ratio, Unknown, exact_ratio
 from onnxfuse.symbolic import Dim
 
 Shape: TypeAlias = tuple[Dim, ...]
@@ -25,19 +26,25 @@ FLOATS = frozenset((TensorProto.FLOAT, TensorProto.DOUBLE))
 MICROSOFT = "com.microsoft"
 
 
-class Unknown(Exception):
-    """Raised by a rule where the answer depends on what is not known; what it was asked for stays unknown."""
-
-
 class Fact(NamedTuple):
-    """What is known of a value. `elements` are row-major, of any rank, for small tensors with a known shape."""
+    """What is known of a value. Contents are row-major, of any rank, for small tensors with a known shape."""
 
     dtype: int = TensorProto.UNDEFINED
     shape: Shape | None = None
-    elements: tuple[Dim, ...] | None = None
+    elements: tuple[Dim, ...] | None = None  # of an integer tensor
+    ratios: tuple[Ratio, ...] | None = None  # of a float tensor
 
 
 NOTHING = Fact()
+
+
+def with_unknown(fact: Fact, name: str) -> Fact:
+    """The fact of an integer scalar whose value only a run tells, with a symbol for that value."""
+    if fact.elements is None and fact.shape in ((), (1,)) and fact.dtype in (TensorProto.INT64, TensorProto.INT32):
+        return fact._replace(elements=(symbolic.unknown(name),))
+    return fact
+
+
 Bindings: TypeAlias = Mapping[str, onnx.AttributeProto]  # what the attributes of a function are, in one call of it
 
 
@@ -77,9 +84,21 @@ class Call:
         return found
 
     def array(self, position: int) -> np.ndarray[Any, Any]:
-        """The contents of an input as an array of ints and expressions."""
-        shape = self.shape(position)
-        return objects(self.elements(position)).reshape([d for d in shape if isinstance(d, int)])
+        """The contents of an integer input as an array of ints and expressions."""
+        return objects(self.elements(position)).reshape(whole(self.shape(position)))
+
+    def ratios(self, position: int) -> np.ndarray[Any, Any]:
+        """The contents of a float input as an array of ratios."""
+        found = self.fact(position).ratios
+        if found is None:
+            constant = self.constant(position)
+            exact: np.ndarray[Any, Any] = objects(map(exact_ratio, constant.reshape(-1).tolist()))
+            return exact.reshape(list(constant.shape))
+        return objects(found).reshape(whole(self.shape(position)))
+
+    def contents(self, position: int) -> np.ndarray[Any, Any]:
+        """The contents of an input: ratios of a float one, else ints and expressions."""
+        return self.ratios(position) if self.dtype(position) in FLOATS else self.array(position)
 
     def integers(self, position: int) -> list[int]:
         """The contents of an input if all are numbers."""
@@ -207,7 +226,7 @@ def content_rule(*ops: str) -> Callable[[ContentRule], ContentRule]:
     return enter
 
 
-def objects(values: Iterable[Dim]) -> np.ndarray[Any, Any]:
+def objects(values: Iterable[Dim | Ratio]) -> np.ndarray[Any, Any]:
     """A vector that holds ints and expressions as they are."""
     listed = list(values)
     array = np.empty(len(listed), dtype=object)

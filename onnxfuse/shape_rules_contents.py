@@ -1,6 +1,6 @@
 """What small integer tensors hold: the arithmetic that exporters do on sizes before a Reshape, Expand or Slice.
 
-Arrays hold ints and expressions (dtype object). A rule gets the shape that the output has, all numbers.
+Arrays hold ints and expressions, or ratios for floats (dtype object). A rule gets the shape that the output has, all numbers.
 """
 
 from __future__ import annotations
@@ -13,27 +13,69 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import FLOATS, INTEGERS, Call, Shape, Unknown, content_rule, objects, place, whole
+from onnxfuse.shape_facts import FLOATS, INTEGERS, Call, Shape, content_rule, objects, place, whole
+from onnxfuse.shape_ratio import Ratio, Unknown, exact_ratio
 from onnxfuse.shape_rules_layout import shape_part
 from onnxfuse.symbolic import Dim
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-@content_rule("Identity", "CastLike", "Floor", "Ceil", "Round")
+@content_rule("Identity")
 def _same(call: Call, shape: Shape) -> Array:
-    return call.array(0)  # of a float: only sizes cast to float have contents, and they are whole
+    return call.contents(0)
 
 
 @content_rule("Cast")
 def _cast(call: Call, shape: Shape) -> Array:
     """Sizes survive a cast to another integer type, to float32 and back: they are smaller than what these hold."""
     target = call.integer("to")
-    if call.dtype(0) not in INTEGERS | FLOATS:
+    if call.dtype(0) in FLOATS:
+        return call.ratios(0) if target in FLOATS else _each(lambda a: a.truncated(), shape, call.ratios(0))
+    if call.dtype(0) not in INTEGERS:
         raise Unknown
+    if target in FLOATS:
+        return _each(Ratio, shape, call.array(0))
     if target == TensorProto.BOOL:
         return _each(lambda a: _flag(_not(_equal(a, 0))), shape, call.array(0))
     return call.array(0)
+
+
+@content_rule("Floor")
+def _floor(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: Ratio(a.floor()), shape, call.ratios(0))
+
+
+@content_rule("Ceil")
+def _ceil(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: Ratio(a.ceil()), shape, call.ratios(0))
+
+
+@content_rule("Sqrt")
+def _root(call: Call, shape: Shape) -> Array:
+    return _each(lambda a: a.root(), shape, call.ratios(0))
+
+
+@content_rule("Pow")
+def _power(call: Call, shape: Shape) -> Array:
+    """Square roots only: image models take the side of a square grid from its size."""
+    if call.dtype(0) not in FLOATS or call.constant(1).reshape(-1).tolist() != [0.5]:
+        raise Unknown
+    return _each(lambda a: a.root(), shape, call.ratios(0))
+
+
+@content_rule("Constant")
+def _attribute(call: Call, shape: Shape) -> Array:
+    """A constant that is an attribute of the function it stands in; other constants are known without a rule."""
+    tensor = call.tensor("value")
+    if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
+        values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    else:
+        number = call.attribute("value_int")
+        values = call.ints("value_ints") if number is None else [call.integer("value_int")]
+    if not values or not isinstance(values[0], int):
+        raise Unknown
+    return objects(map(int, values)).reshape(whole(shape))
 
 
 @content_rule("Shape")
@@ -50,9 +92,8 @@ def _size(call: Call, shape: Shape) -> Array:
 def _filled(call: Call, shape: Shape) -> Array:
     value = call.tensor("value")
     fill = 0 if value is None else numpy_helper.to_array(value).reshape(-1).tolist()[0]
-    if not isinstance(fill, int):
-        raise Unknown
-    return objects([int(fill)] * math.prod(whole(shape))).reshape(whole(shape))
+    content: Dim | Ratio = int(fill) if isinstance(fill, int) else exact_ratio(fill)
+    return objects([content] * math.prod(whole(shape))).reshape(whole(shape))
 
 
 @content_rule("Range")
@@ -63,7 +104,7 @@ def _range(call: Call, shape: Shape) -> Array:
 
 @content_rule("Concat")
 def _concat(call: Call, shape: Shape) -> Array:
-    parts = [call.array(i) for i in range(len(call.inputs))]
+    parts = [call.contents(i) for i in range(len(call.inputs))]
     axis = place(call.integer("axis"), len(shape))
     if any(len(p.shape) != len(shape) or p.shape[:axis] + p.shape[axis + 1 :] != shape[:axis] + shape[axis + 1 :] for p in parts):
         raise Unknown
@@ -72,7 +113,7 @@ def _concat(call: Call, shape: Shape) -> Array:
 
 @content_rule("Gather")
 def _gather(call: Call, shape: Shape) -> Array:
-    x = call.array(0)
+    x = call.contents(0)
     axis = place(call.integer("axis", 0), x.ndim)
     indices = np.array(call.integers(1), dtype=np.int64).reshape(whole(call.shape(1)))
     if indices.size and not -x.shape[axis] <= int(indices.min()) <= int(indices.max()) < x.shape[axis]:
@@ -82,7 +123,7 @@ def _gather(call: Call, shape: Shape) -> Array:
 
 @content_rule("Slice")
 def _slice(call: Call, shape: Shape) -> Array:
-    x = call.array(0)
+    x = call.contents(0)
     if call.opset < 10:
         starts, ends, axes, steps = call.ints("starts") or [], call.ints("ends") or [], call.ints("axes"), None
     else:
@@ -99,7 +140,7 @@ def _slice(call: Call, shape: Shape) -> Array:
 
 @content_rule("Split")
 def _split(call: Call, shape: Shape) -> list[Array]:
-    x = call.array(0)
+    x = call.contents(0)
     axis = place(call.integer("axis", 0), x.ndim)
     sizes = call.axes(1, "split") or [whole(shape)[axis]] * len(call.node.outputs)
     return np.split(x, np.cumsum(sizes)[:-1].tolist(), axis=axis)
@@ -107,7 +148,7 @@ def _split(call: Call, shape: Shape) -> list[Array]:
 
 @content_rule("Unsqueeze", "Squeeze", "Reshape", "Flatten")
 def _reshape(call: Call, shape: Shape) -> Array:
-    x, sizes = call.array(0), whole(shape)
+    x, sizes = call.contents(0), whole(shape)
     if x.size != math.prod(sizes):
         raise Unknown
     return x.reshape(sizes)
@@ -115,7 +156,8 @@ def _reshape(call: Call, shape: Shape) -> Array:
 
 @content_rule("Transpose")
 def _transpose(call: Call, shape: Shape) -> Array:
-    return call.array(0).transpose(call.ints("perm"))
+    flipped: Array = call.array(0).transpose(call.ints("perm"))
+    return flipped
 
 
 @content_rule("Expand")
@@ -126,6 +168,16 @@ def _expand(call: Call, shape: Shape) -> Array:
 @content_rule("Tile")
 def _tile(call: Call, shape: Shape) -> Array:
     return np.tile(call.array(0), call.integers(1))
+
+
+@content_rule("OneHot")
+def _one_hot(call: Call, shape: Shape) -> Array:
+    indices, depth = call.integers(0), call.scalar(1)
+    off, on = call.array(2).tolist()
+    if not isinstance(depth, int) or len(shape) != 2 or call.integer("axis", -1) not in (-1, 1):
+        raise Unknown
+    rows = ([on if position == index % depth else off for position in range(depth)] for index in indices)
+    return objects(value for row in rows for value in row).reshape(whole(shape))
 
 
 @content_rule("ReduceProd")
@@ -163,7 +215,7 @@ def _fold(combine: Callable[[Dim, Dim], Dim], values: list[Dim]) -> Dim:
     return result
 
 
-def _each(combine: Callable[..., Dim], shape: Shape, *operands: Array) -> Array:
+def _each(combine: Callable[..., Dim | Ratio], shape: Shape, *operands: Array) -> Array:
     """Apply a function of numbers to broadcast operands."""
     flat = (_spread(operand, shape).reshape(-1).tolist() for operand in operands)
     return objects(combine(*values) for values in zip(*flat, strict=True)).reshape(whole(shape))
@@ -183,6 +235,12 @@ def _elementwise(op: str, combine: Callable[[Dim, Dim], Dim]) -> None:
         for position in range(1, len(call.inputs)):
             result = _each(combine, shape, result, call.array(position))
         return result
+
+
+def _arithmetic(op: str, combine: Callable[[Any, Any], Dim | Ratio]) -> None:
+    @content_rule(op)
+    def rule(call: Call, shape: Shape) -> Array:
+        return _each(combine, shape, call.contents(0), call.contents(1))
 
 
 def _quotient(a: Dim, b: Dim) -> Dim:
@@ -226,9 +284,10 @@ def _flag(flag: bool | None) -> Dim:
     return symbolic.fresh("flag") if flag is None else int(flag)
 
 
-_elementwise("Add", lambda a, b: a + b)
-_elementwise("Sub", lambda a, b: a - b)
-_elementwise("Mul", lambda a, b: a * b)
+_arithmetic("Add", lambda a, b: a + b)
+_arithmetic("Sub", lambda a, b: a - b)
+_arithmetic("Mul", lambda a, b: a * b)
+_arithmetic("Div", lambda a, b: a / b if isinstance(a, Ratio) else _quotient(a, b))
 _elementwise("Min", symbolic.minimum)
 _elementwise("Max", symbolic.maximum)
 _elementwise("Equal", lambda a, b: _flag(_equal(a, b)))
@@ -238,20 +297,6 @@ _elementwise("LessOrEqual", lambda a, b: _flag(_not(_less(b, a))))
 _elementwise("GreaterOrEqual", lambda a, b: _flag(_not(_less(a, b))))
 _elementwise("And", symbolic.minimum)
 _elementwise("Or", symbolic.maximum)
-
-
-@content_rule("Div")
-def _divide(call: Call, shape: Shape) -> Array:
-    if call.dtype(0) in FLOATS:
-        return _each(_exact_quotient, shape, call.array(0), call.array(1))
-    return _each(_quotient, shape, call.array(0), call.array(1))
-
-
-def _exact_quotient(a: Dim, b: Dim) -> Dim:
-    exact = symbolic.divide(a, b)
-    if exact is None:
-        raise Unknown
-    return exact
 
 
 @content_rule("Mod")

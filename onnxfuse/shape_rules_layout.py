@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import FLOATS, Call, Shape, Unknown, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_facts import FLOATS, Call, Shape, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_ratio import Ratio, Unknown
 from onnxfuse.symbolic import Dim
 
 FAR = 2**31 - 1  # an end beyond every size: exporters write the largest int32 or int64 for "to the end"
@@ -170,8 +171,10 @@ def slice_size(dim: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
 
 def _span(dim: Dim, start: Dim, end: Dim) -> Dim | None:
     if isinstance(end, int) and end >= FAR:
-        if isinstance(start, int):
-            return symbolic.maximum(dim - start, 0) if start >= 0 else symbolic.minimum(dim, -start)
+        if isinstance(start, int) and start >= 0:
+            return symbolic.maximum(dim - start, 0)
+        if symbolic.is_nonnegative(-start):
+            return symbolic.tail(dim, -start)
         end = dim
     first, last = _bound(dim, start), _bound(dim, end)
     return None if first is None or last is None else symbolic.maximum(last - first, 0)
@@ -250,10 +253,10 @@ def _constant(call: Call) -> Shape:
     for attribute in call.node.proto.attribute:
         if attribute.name == "sparse_value":
             return tuple(attribute.sparse_tensor.dims)
-        if attribute.name == "value_strings":
-            return (len(attribute.strings),)
-        if attribute.name == "value_string":
+        if attribute.name in ("value_float", "value_int", "value_string"):
             return ()
+        if attribute.name in ("value_floats", "value_ints", "value_strings"):
+            return (len(call.attribute(attribute.name)),)
     raise Unknown
 
 
@@ -265,17 +268,34 @@ def _constant_of_shape(call: Call) -> Shape:
 
 @shape_rule("Range")
 def _range(call: Call) -> Shape:
-    if call.dtype(0) in FLOATS and call.fact(0).elements is None:
-        start, limit, delta = (float(call.constant(i).reshape(-1)[0]) for i in range(3))
-        return (max(0, math.ceil((limit - start) / delta)),) if delta else (call.fresh(0),)
-    if any(call.fact(i).elements is None for i in range(3)):
-        return (call.fresh(0),)
-    low, high, step = (call.scalar(i) for i in range(3))
+    try:
+        start, limit, step = (_bound_of_range(call, i) for i in range(3))
+    except Unknown:
+        return (_constant_range(call),)
     if not isinstance(step, int) or step == 0:
         return (call.fresh(0),)
     if step < 0:
-        low, high, step = high, low, -step
-    return (symbolic.maximum((high - low + (step - 1)) // step, 0),)
+        start, limit, step = limit, start, -step
+    return (symbolic.maximum((limit - start + (step - 1)) // step, 0),)
+
+
+def _bound_of_range(call: Call, position: int) -> Dim:
+    """One of start, limit and step, if it is a whole number."""
+    if call.dtype(position) not in FLOATS:
+        return call.scalar(position)
+    ratio: Ratio = call.ratios(position).reshape(-1)[0]
+    if ratio.bottom != 1:
+        raise Unknown
+    return ratio.top
+
+
+def _constant_range(call: Call) -> Dim:
+    """The length of a range between constants that are no whole numbers."""
+    try:
+        start, limit, step = (float(call.constant(i).reshape(-1)[0]) for i in range(3))
+    except Unknown:
+        return call.fresh(0)
+    return max(0, math.ceil((limit - start) / step)) if step and math.isfinite((limit - start) / step) else call.fresh(0)
 
 
 @shape_rule("Pad")

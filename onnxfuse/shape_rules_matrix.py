@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxfuse.shape_facts import MICROSOFT, Call, Shape, Unknown, broadcast_shapes, replaced, shape_rule
+from onnxfuse.shape_facts import MICROSOFT, Call, Shape, broadcast_shapes, replaced, shape_rule
+from onnxfuse.shape_ratio import Unknown
 from onnxfuse.symbolic import Dim, divide
 
 

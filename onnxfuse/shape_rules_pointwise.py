@@ -5,25 +5,28 @@ from __future__ import annotations
 from onnx import numpy_helper
 
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import MICROSOFT, Call, Shape, Unknown, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_facts import MICROSOFT, Call, Shape, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_ratio import Unknown
 
 _KEEPING = """
-    Abs Acos Acosh Asin Asinh Atan Atanh Bernoulli BitCast BitwiseNot Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Elu Erf Exp
-    EyeLike Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization IsInf IsNaN LRN LeakyRelu Log LogSoftmax
-    LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu
-    ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Softmax
-    Softplus Softsign Sqrt Swish Tan Tanh TensorScatter ThresholdedRelu Trilu
+    Abs Acos Acosh Asin Asinh Atan Atanh Bernoulli BitCast BitwiseNot Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum
+    DequantizeLinear Elu Erf Exp EyeLike Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization
+    IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear
+    RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu ReverseSequence RotaryEmbedding Round Scatter ScatterElements
+    ScatterND Selu Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh TensorScatter
+    ThresholdedRelu Trilu
 """
 
 _BROADCASTING = """
-    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Or Pow StringConcat
-    Sub Sum Where Xor
+    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Or Pow
+    StringConcat Sub Sum Where Xor
 """
 
 _REDUCING = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 
 _MICROSOFT_KEEPING = """
-    BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuantizeLinear QuickGelu RotaryEmbedding Trilu
+    BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuantizeLinear
+    QuickGelu RotaryEmbedding Trilu
 """
 
 

@@ -17,22 +17,24 @@ FLOAT, INT64, INT32, BOOL, UINT8, STRING = (
 
 # All outputs have the type of the first input.
 _SAME = """
-    Abs Acos Acosh Add AffineGrid And Asin Asinh Atan Atanh AveragePool BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-    Ceil Celu CenterCropPad Clip Col2Im Compress Concat Conv ConvTranspose Cos Cosh CumProd CumSum DFT DeformConv DepthToSpace Det Div Einsum Elu
-    Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample
-    GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LSTM LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul
-    Max MaxRoiPool MaxUnpool Mean MeanVarianceNormalization Min Mish Mod Mul Neg NegativeLogLikelihoodLoss PRelu Pad Pow RMSNormalization RNN
-    Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
-    Reshape Resize ReverseSequence RoiAlign RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign
-    SimplifiedLayerNormalization Sin Sinh Slice Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split Sqrt Squeeze STFT Sub Sum
-    Swish Tan Tanh TensorScatter ThresholdedRelu Tile Transpose Trilu Unsqueeze Upsample
+    Abs Acos Acosh Add AffineGrid And Asin Asinh Atan Atanh AveragePool BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr
+    BitwiseXor Ceil Celu CenterCropPad Clip Col2Im Compress Concat Conv ConvTranspose Cos Cosh CumProd CumSum DFT DeformConv
+    DepthToSpace Det Div Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
+    GlobalLpPool GlobalMaxPool GridSample GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LSTM
+    LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Max MaxRoiPool MaxUnpool Mean MeanVarianceNormalization Min Mish Mod Mul Neg
+    NegativeLogLikelihoodLoss PRelu Pad Pow RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
+    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign RotaryEmbedding
+    Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Slice Softmax
+    SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split Sqrt Squeeze STFT Sub Sum Swish Tan Tanh TensorScatter ThresholdedRelu
+    Tile Transpose Trilu Unsqueeze Upsample
 """
 
 _MICROSOFT_SAME = """
-    Attention BiasAdd BiasGelu BiasSoftmax BiasSplitGelu DecoderMaskedMultiHeadAttention DecoderMaskedSelfAttention DynamicQuantizeMatMul FastGelu
-    FusedConv FusedGemm FusedMatMul FusedMatMulActivation Gelu GemmFastGelu GroupNorm GroupQueryAttention MatMulBnb4 MatMulFpQ4 MatMulNBits
-    MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention QuickGelu RemovePadding RestorePadding RotaryEmbedding
-    SkipGroupNorm TransposeMatMul Trilu QMoE MoE SparseAttention Inverse GatedRelativePositionBias Irfft Rfft GridSample PagedAttention
+    Attention BiasAdd BiasGelu BiasSoftmax BiasSplitGelu DecoderMaskedMultiHeadAttention DecoderMaskedSelfAttention
+    DynamicQuantizeMatMul FastGelu FusedConv FusedGemm FusedMatMul FusedMatMulActivation Gelu GemmFastGelu GroupNorm GroupQueryAttention
+    MatMulBnb4 MatMulFpQ4 MatMulNBits MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention
+    QuickGelu RemovePadding RestorePadding RotaryEmbedding SkipGroupNorm TransposeMatMul Trilu QMoE MoE SparseAttention Inverse
+    GatedRelativePositionBias Irfft Rfft GridSample PagedAttention
 """
 
 
@@ -82,11 +84,21 @@ def _like(call: Call) -> int:
     return call.dtype(1)
 
 
+_CONSTANT_TYPES = {
+    "value_float": FLOAT,
+    "value_floats": FLOAT,
+    "value_int": INT64,
+    "value_ints": INT64,
+    "value_string": STRING,
+    "value_strings": STRING,
+}
+
+
 @type_rule("Constant")
 def _constant(call: Call) -> int:
     for attribute in call.node.proto.attribute:
-        if attribute.name in ("value_string", "value_strings"):
-            return STRING
+        if attribute.name in _CONSTANT_TYPES:
+            return _CONSTANT_TYPES[attribute.name]
         if attribute.name == "sparse_value":
             return int(attribute.sparse_tensor.values.data_type)
     tensor = call.tensor("value")  # a reference to a function's attribute; plain ones are constants of the graph

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from onnxfuse.shape_facts import MICROSOFT, Call, Shape, Unknown, places, shape_rule
+from onnxfuse.shape_facts import MICROSOFT, Call, Shape, places, shape_rule
+from onnxfuse.shape_ratio import Unknown
 from onnxfuse.symbolic import Dim
 
 

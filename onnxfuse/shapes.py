@@ -21,7 +21,7 @@ from onnxfuse import (
 )
 from onnxfuse.graph import STANDARD_DOMAINS, Graph, Model, Node, Value
 from onnxfuse.shape_engine import Engine, FunctionKey, join
-from onnxfuse.shape_facts import INTEGERS, Bindings, Fact, Shape
+from onnxfuse.shape_facts import INTEGERS, Bindings, Fact, with_unknown
 from onnxfuse.symbolic import Dim
 
 RULES = (shape_rules_contents, shape_rules_layout, shape_rules_matrix, shape_rules_pointwise, shape_rules_types, shape_rules_window)
@@ -73,15 +73,15 @@ class _Declared:
         tensor = found.tensor_type
         if not tensor.HasField("shape"):
             return Fact(tensor.elem_type)
-        dims = [_number(d) for d in tensor.shape.dim]
-        shape: Shape = tuple(
-            self._symbol(value, i, d.dim_param) if n is None else n for i, (n, d) in enumerate(zip(dims, tensor.shape.dim, strict=True))
-        )
-        return Fact(tensor.elem_type, shape)
+        shape = tuple(self._size(value, axis, written) for axis, written in enumerate(tensor.shape.dim))
+        return with_unknown(Fact(tensor.elem_type, shape), value.name)
 
-    def _symbol(self, value: Value, axis: int, name: str) -> Dim:
-        if name not in UNNAMED:
-            return symbolic.symbol(name)
+    def _size(self, value: Value, axis: int, written: onnx.TensorShapeProto.Dimension) -> Dim:
+        number = _number(written)
+        if number is not None:
+            return number
+        if written.dim_param not in UNNAMED:
+            return symbolic.symbol(written.dim_param)
         name = f"{value.name}.{axis}"
         while name in self.names:
             name += "'"
@@ -101,9 +101,12 @@ class _Declared:
         return Fact(dtype, shape, fact.elements)
 
     def _better(self, graph: Graph, dim: Dim, written: onnx.TensorShapeProto.Dimension) -> Dim:
+        number = _number(written)
+        cut = symbolic.clamped(dim)
+        if cut is not None and cut[1] == number:
+            return number  # of min(a, n) the model says that it is n: it is never run with less
         if symbolic.is_named(dim):
             return dim
-        number = _number(written)
         if number is not None:
             return number
         # inside a body a name may mean another size in every iteration

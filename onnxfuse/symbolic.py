@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import TypeAlias, Union
 
 from onnxfuse.errors import ShapeError
@@ -164,17 +165,38 @@ def minimum(a: Dim, b: Dim) -> Dim:
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The size of an axis that broadcasts a against b: the other one for a 1, a number above 1, else an atom."""
+    """The size of an axis that broadcasts a against b: the other one for a 1, a number above 1, else an atom.
+
+    An axis cut to at most its size, x[:n], counts as whole against the whole: where it is shorter it does not fit
+    (unless a single element meets one cut down to none).
+    """
     if a == b or b == 1:
         return a
     if a == 1 or (isinstance(b, int) and b > 1):
         return b
     if isinstance(a, int) and a > 1:
         return a
-    for one, other in ((a, b), (b, a)):  # min(a, n) is 1 only where a is, and fits a only where it is a
-        if _is_clamped(other, one):
+    for one, other in ((a, b), (b, a)):
+        if _is_cut(other, one):
             return one
-    return _commutative("broadcast", a, b)
+    every = _alternatives(a) | _alternatives(b)
+    args = tuple(sorted(every, key=lambda d: (str(d), hash(d))))
+    return _atom("broadcast", f"broadcast({', '.join(map(str, args))})", args, is_nonnegative=all(map(is_nonnegative, args)))
+
+
+def _alternatives(dim: Dim) -> set[Dim]:
+    """The sizes that a broadcast size is made of."""
+    atom = _sole_atom(dim)
+    return set(atom.args) if atom is not None and atom.kind == "broadcast" else {dim}
+
+
+def tail(dim: Dim, count: Dim) -> Dim:
+    """How many elements x[-count:] takes of an axis of size `dim`, for a count of at least 0: all of them for 0."""
+    if count == 0 or is_nonnegative(count - dim):
+        return dim
+    if is_nonnegative(count - 1):
+        return minimum(dim, count)
+    return _atom("tail", f"tail({dim}, {count})", (dim, count), is_nonnegative=True)
 
 
 def substitute(dim: Dim, sizes: Mapping[str, int]) -> Dim:
@@ -245,9 +267,14 @@ def clamped(dim: Dim) -> tuple[Dim, int] | None:
     return (a, n) if isinstance(n, int) else None
 
 
-def _is_clamped(dim: Dim, whole: Dim) -> bool:
-    pair = clamped(dim)
-    return pair is not None and pair[0] == whole and pair[1] > 1
+def _is_cut(dim: Dim, whole: Dim) -> bool:
+    """Whether dim is min(whole, n), or the last `whole` elements of at least as many."""
+    atom = _sole_atom(dim)
+    if atom is None or atom.kind not in ("min", "tail"):
+        return False
+    if atom.kind == "min":
+        return whole in atom.args
+    return atom.args[1] == whole and is_nonnegative(atom.args[0] - whole)
 
 
 def _bound_atom(atom: _Atom, bound: Dim, limit: int) -> Dim:
@@ -256,7 +283,7 @@ def _bound_atom(atom: _Atom, bound: Dim, limit: int) -> Dim:
     pair = clamped(_expr(atom))
     if pair is not None and pair[1] >= limit and is_nonnegative(bound - pair[0]):
         return pair[0]
-    return _OPERATIONS[atom.kind](*(at_most(a, bound, limit) for a in atom.args))
+    return reduce(_OPERATIONS[atom.kind], (at_most(a, bound, limit) for a in atom.args))
 
 
 def _is_bounded(dim: Expr, depth: int) -> bool:
@@ -423,11 +450,11 @@ def _substitute_atom(atom: _Atom, sizes: Mapping[str, int]) -> Dim:
         return sizes[atom.text] if atom.text in sizes else _expr(atom)
     if atom.kind == "fresh":
         return _expr(atom)
-    a, b = (substitute(arg, sizes) for arg in atom.args)
-    clash = isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b)
-    if (atom.kind == "//" and b == 0) or (atom.kind == "broadcast" and clash):
-        raise ShapeError(f"{atom.text} has no value for {dict(sizes)}: it becomes {atom.kind} of {a} and {b}. Choose other sizes")
-    return _OPERATIONS[atom.kind](a, b)
+    args = [substitute(arg, sizes) for arg in atom.args]
+    numbers = {a for a in args if isinstance(a, int)} - {1}
+    if (atom.kind == "//" and args[1] == 0) or (atom.kind == "broadcast" and len(numbers) > 1):
+        raise ShapeError(f"{atom.text} has no value for {dict(sizes)}: it becomes {atom.kind} of {args}. Choose other sizes")
+    return reduce(_OPERATIONS[atom.kind], args)
 
 
 def _factor_text(dim: Dim) -> str:
@@ -446,4 +473,10 @@ def _term_text(monomial: _Monomial, factor: int) -> str:
     return ("-" if factor < 0 else "+") + "*".join(parts)
 
 
-_OPERATIONS: Mapping[str, Callable[[Dim, Dim], Dim]] = {"//": _floor_divide, "max": maximum, "min": minimum, "broadcast": broadcast}
+_OPERATIONS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
+    "//": _floor_divide,
+    "max": maximum,
+    "min": minimum,
+    "broadcast": broadcast,
+    "tail": tail,
+}
