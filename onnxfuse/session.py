@@ -41,7 +41,8 @@ def library_path() -> Path:
             return folder / name
     places = " or ".join(map(str, folders))
     raise RuntimeMissingError(
-        f"onnxfuse: the operator library {name} must lie in {places}; it does not. Build it with `pip install .` in the source tree, or install a wheel"
+        f"onnxfuse: the operator library {name} must lie in {places}; it does not. "
+        "Build it with `pip install .` in the source tree, or install a wheel"
     )
 
 
@@ -56,7 +57,8 @@ def require_onnxruntime() -> ModuleType:
         ) from None
     if not hasattr(module, "InferenceSession"):  # what is left of a folder when one of the two was uninstalled over the other
         raise RuntimeMissingError(
-            "ONNX Runtime is installed in part only: the module has no InferenceSession. Uninstall onnxruntime and onnxruntime-gpu, then install one of them"
+            "ONNX Runtime is installed in part only: the module has no InferenceSession. "
+            "Uninstall onnxruntime and onnxruntime-gpu, then install one of them"
         )
     return module
 
@@ -180,8 +182,11 @@ def _content(source: Source) -> str | bytes:
     if not isinstance(source, onnx.ModelProto):
         return str(source)
     if source.ByteSize() > PROTO_LIMIT:
-        raise ModelError(f"{label(source)}: holds {source.ByteSize():,} bytes, more than the 2 GB of one message. Save it with external data and give the path")
-    return source.SerializeToString()
+        raise ModelError(
+            f"{label(source)}: must fit in one message of 2 GB; it holds {source.ByteSize():,} bytes. "
+            "Save it with external data and give the path"
+        )
+    return bytes(source.SerializeToString())
 
 
 def _refusal(error: Exception, source: Source, model: onnx.ModelProto, libraries: Sequence[str | Path]) -> OnnxFuseError:
@@ -202,7 +207,9 @@ def _refusal(error: Exception, source: Source, model: onnx.ModelProto, libraries
         )
     if "xternal data" in text:
         return ModelError(f"{label(source)}: its external data cannot be read: {text}. Put the data files back beside the model")
-    return ModelError(f"{label(source)}: ONNX Runtime cannot load it: {text}. Check it with `python -m onnx.checker`, or install another ONNX Runtime")
+    return ModelError(
+        f"{label(source)}: ONNX Runtime cannot load it: {text}. Check it with onnx.checker, or try another version of ONNX Runtime"
+    )
 
 
 def _is_registered(domain: str, op_type: str, versions: Mapping[str, int], libraries: Sequence[str | Path]) -> bool:
@@ -218,7 +225,7 @@ def _is_registered(domain: str, op_type: str, versions: Mapping[str, int], libra
     _register(options, libraries)
     try:
         runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # see `session`
+    except Exception as error:  # noqa: BLE001 - see `session`
         return not any(words in str(error) for words in NO_SUCH_OP)
     return True
 

@@ -17,13 +17,17 @@ from onnxfuse.errors import UsageError, VerificationError
 from onnxfuse.inputs import sizes as size
 from onnxfuse.inputs.roles import roles
 from onnxfuse.inputs.sizes import Refusal, Sizes
-from onnxfuse.inputs.sketch import has_data, shape_of, sketch
+from onnxfuse.inputs.sketch import Shape, has_data, shape_of, sketch
 from onnxfuse.inputs.values import Array, Regime, like_shape, make, other_value
 
 Feed = dict[str, Any]
 Attempt = Callable[[Feed], "Refusal | float"]
 
-REGIMES = (Regime("holes in the masks"), Regime("nothing masked", masks="ones"), Regime("any mask, defaults overridden", masks="any", override=True))
+REGIMES = (
+    Regime("holes in the masks"),
+    Regime("nothing masked", masks="ones"),
+    Regime("any mask, defaults overridden", masks="any", override=True),
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Trial:
     feed: Feed
     sizes: Sizes
     regime: Regime
+    tried: Sizes  # what `sizes` were before the model refused
 
 
 class Maker:
@@ -71,7 +76,9 @@ class Maker:
         return make(role, self.types[name], shape, sizes, regime, rng, like_shape(role, self.sketch.shapes, sizes))
 
 
-def feeds(model: onnx.ModelProto | graph.Model, *, seed: int, shapes: Mapping[str, int] | None = None, attempt: Attempt | None = None) -> list[Feed]:
+def feeds(
+    model: onnx.ModelProto | graph.Model, *, seed: int, shapes: Mapping[str, int] | None = None, attempt: Attempt | None = None
+) -> list[Feed]:
     """Return feeds for three assignments of the unknown sizes: plain, one new token after a past, no past.
 
     attempt: runs the model and returns the share of its float outputs that are finite, or its refusal. With it, sizes
@@ -106,7 +113,7 @@ def trials(maker: Maker, attempt: Attempt, *, seed: int, regimes: tuple[Regime, 
     for sizes in size.splits(maker.shapes, found[0].sizes, maker.given):
         feed = maker.feed(sizes, found[0].regime, seed)
         if not isinstance(attempt(feed), Refusal):
-            yield Trial(feed, sizes, found[0].regime)
+            yield Trial(feed, sizes, found[0].regime, sizes)
 
 
 def load_feeds(path: str | Path, model: onnx.ModelProto | graph.Model) -> list[Feed]:
@@ -123,10 +130,12 @@ def load_feeds(path: str | Path, model: onnx.ModelProto | graph.Model) -> list[F
         if value is not None:
             feed[info.name] = value
         elif info.name not in defaults and not info.type.HasField("optional_type"):
-            raise UsageError(f"{path}: input '{info.name}' {_spelled(info)} is missing; the file has: {', '.join(arrays) or 'nothing'}. Add an array of that name")
+            there = ", ".join(arrays) or "nothing"
+            raise UsageError(f"{path}: input '{info.name}' {_spelled(info)} is missing; the file has: {there}. Add an array of that name")
     unknown = [name for name in arrays if name.split("[")[0] not in {i.name for i in proto.graph.input}]
     if unknown:
-        raise UsageError(f"{path}: the model has no input '{unknown[0]}'; it has: {', '.join(i.name for i in proto.graph.input)}. Leave it out, or rename it")
+        known = ", ".join(i.name for i in proto.graph.input)
+        raise UsageError(f"{path}: the model has no input '{unknown[0]}'; it has: {known}. Leave it out, or rename it")
     for info in proto.graph.input:
         _check_array(path, info, feed.get(info.name))
     return [feed]
@@ -144,7 +153,7 @@ def _settled(maker: Maker, attempt: Attempt, sizes: Sizes, regime: Regime, seed:
         finite = said
         return None
 
-    starts = [sizes, *(t.sizes for t in found[:1])]
+    starts = [*(size.carry(t.sizes, t.tried, sizes) for t in found[:1]), sizes, *(t.sizes for t in found[:1])]
     settled: Sizes | Refusal = Refusal(0, "")
     for start in starts:
         settled = size.settle(start, maker.given, answer)
@@ -152,7 +161,7 @@ def _settled(maker: Maker, attempt: Attempt, sizes: Sizes, regime: Regime, seed:
             break
     if isinstance(settled, Refusal):
         return _settled(maker, attempt, sizes, replace(regime, override=False), seed, found) if regime.override else settled
-    trial = Trial(maker.feed(settled, regime, seed), settled, regime)
+    trial = Trial(maker.feed(settled, regime, seed), settled, regime, sizes)
     return trial if finite >= 0.5 else _flipped(maker, attempt, trial, finite, seed)
 
 
@@ -160,7 +169,7 @@ def _flipped(maker: Maker, attempt: Attempt, trial: Trial, finite: float, seed: 
     regime = replace(trial.regime, flip=True)
     feed = maker.feed(trial.sizes, regime, seed)
     said = attempt(feed)
-    return trial if isinstance(said, Refusal) or said <= finite else Trial(feed, trial.sizes, regime)
+    return trial if isinstance(said, Refusal) or said <= finite else Trial(feed, trial.sizes, regime, trial.tried)
 
 
 def _check_kinds(model: onnx.ModelProto) -> None:
@@ -168,13 +177,15 @@ def _check_kinds(model: onnx.ModelProto) -> None:
     for info in model.graph.input:
         tensor = info.type.HasField("tensor_type")
         if not tensor or info.type.tensor_type.elem_type in exotic:
-            raise VerificationError(f"input '{info.name}' {_spelled(info)}: values of this kind cannot be made up. Give real ones with --inputs FILE.npz")
+            raise VerificationError(
+                f"input '{info.name}' {_spelled(info)}: such values cannot be made up. Give real ones with --inputs FILE.npz"
+            )
 
 
-def _check_ranks(shapes: Mapping[str, size.Shape | None], defaults: set[str]) -> None:
+def _check_ranks(shapes: Mapping[str, Shape | None], defaults: set[str]) -> None:
     for name, shape in shapes.items():
         if shape is None and name not in defaults:
-            raise VerificationError(f"input '{name}': the model does not say how many axes it has, so no value can be made up. Give one with --inputs FILE.npz")
+            raise VerificationError(f"input '{name}': its rank is unknown, so no value can be made up. Give one with --inputs FILE.npz")
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
@@ -207,7 +218,9 @@ def _check_array(path: str | Path, info: onnx.ValueInfoProto, value: Any) -> Non
         raise UsageError(f"{path}: input '{info.name}' must have {len(shape)} axes {_spelled(info)}; got shape {list(value.shape)}")
     for axis, (dim, got) in enumerate(zip(shape or (), value.shape, strict=True)):
         if isinstance(dim, int) and dim != got:
-            raise UsageError(f"{path}: input '{info.name}' must have size {dim} on axis {axis} {_spelled(info)}; got shape {list(value.shape)}")
+            raise UsageError(
+                f"{path}: input '{info.name}' {_spelled(info)} must have size {dim} on axis {axis}; got shape {list(value.shape)}"
+            )
 
 
 def _spelled(info: onnx.ValueInfoProto) -> str:
@@ -216,4 +229,4 @@ def _spelled(info: onnx.ValueInfoProto) -> str:
         return f"({str(info.type.WhichOneof('value')).removesuffix('_type')})"
     shape = shape_of(info)
     dims = "" if shape is None else "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
-    return onnx.TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower() + dims
+    return str(onnx.TensorProto.DataType.Name(info.type.tensor_type.elem_type)).lower() + dims

@@ -76,15 +76,17 @@ class _Evidence:
     is_additive: bool = False
 
 
-VIEWS = {"Cast", "CastLike", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Tile", "Slice", "Split", "Concat",
-         "Dropout", "Pad", "ScatterND", "ScatterElements", "Where", "Min", "Max", "Clip", "Gather", "GatherND", "GatherElements", "Trilu"}  # fmt: skip
+VIEWS = {"Cast", "CastLike", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Tile", "Slice", "Split",
+         "Concat", "Dropout", "Pad", "ScatterND", "ScatterElements", "Where", "Min", "Max", "Clip", "Gather", "GatherND", "GatherElements",
+         "Trilu"}  # fmt: skip
 # (operator, operand): the operand whose rows it picks
 TABLES = {("Gather", 1): 0, ("GatherElements", 1): 0, ("GatherND", 1): 0, ("ScatterND", 1): 0, ("ScatterElements", 1): 0,
           ("EmbedLayerNormalization", 0): 2, ("EmbedLayerNormalization", 1): 4, ("EmbedLayerNormalization", 7): 3,
           ("RotaryEmbedding", 3): 1}  # fmt: skip
 CONTRIB_TABLES = {("RotaryEmbedding", 1): 2}
-SIZES = {("Reshape", 1), ("Expand", 1), ("ConstantOfShape", 0), ("Range", 0), ("Range", 1), ("Range", 2), ("Slice", 1), ("Slice", 2), ("Slice", 4),
-         ("Tile", 1), ("TopK", 1), ("Pad", 1), ("Resize", 3), ("Loop", 0), ("Split", 1), ("OneHot", 1), ("Trilu", 1)}  # fmt: skip
+SIZES = {("Reshape", 1), ("Expand", 1), ("ConstantOfShape", 0), ("Range", 0), ("Range", 1), ("Range", 2), ("Slice", 1), ("Slice", 2),
+         ("Slice", 4), ("Tile", 1), ("TopK", 1),
+         ("Pad", 1), ("Resize", 3), ("Loop", 0), ("Split", 1), ("OneHot", 1), ("Trilu", 1)}  # fmt: skip
 AXES = {("Slice", 3), ("CumSum", 1), ("Unsqueeze", 1), ("Squeeze", 1)}
 REDUCTIONS = re.compile(r"Reduce\w+")
 LOGIC = {"Not", "And", "Or", "Xor", "NonZero", "CumSum"}
@@ -94,8 +96,8 @@ MANY = 1e4  # a factor or filler of at least this size is there to drive a score
 NAMED_MASK = re.compile(r"mask|(^|[_.])pad(ding)?($|[_.])|keep", re.IGNORECASE)
 NAMED_DROP = re.compile(r"pad", re.IGNORECASE)
 NAMED_POSITION = re.compile(r"(^|[_.])pos(ition)?(s|_?ids?)?($|[_.])", re.IGNORECASE)
-INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32,
-            TensorProto.UINT64}  # fmt: skip
+INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.UINT16,
+            TensorProto.UINT32, TensorProto.UINT64}  # fmt: skip
 REACH = 400  # values followed from one input; what matters stands near it
 
 
@@ -208,7 +210,7 @@ def _onward(model: Sketch, flow: _Flow, reader: Reader) -> Iterator[_Flow]:
     """The outputs of a node that still carry the values of the input."""
     node, position = reader.node, reader.position
     if node.op_type in VIEWS:
-        if (node.op_type, position) not in SIZES | AXES and (node.op_type, position) not in TABLES and (node.op_type != "Where" or position):
+        if (node.op_type, position) not in (SIZES | AXES | TABLES.keys() | {("Where", 0)}):
             yield from (replace(flow, name=name) for name in node.output if name)
         return
     step = ARITHMETIC.get(node.op_type)
@@ -264,6 +266,7 @@ def _reaches_softmax(model: Sketch, name: str, depth: int = 6) -> bool:
     for reader in model.readers.get(name, []):
         if reader.node.op_type in ("Softmax", "LogSoftmax"):
             return True
-        if reader.node.op_type in VIEWS | {"Add", "Mul", "Div"} and reader.node.output[0] and _reaches_softmax(model, reader.node.output[0], depth - 1):
+        keeps = reader.node.op_type in VIEWS | {"Add", "Mul", "Div"}
+        if keeps and _reaches_softmax(model, reader.node.output[0], depth - 1):
             return True
     return False

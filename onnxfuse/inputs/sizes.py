@@ -86,6 +86,17 @@ def splits(shapes: Mapping[str, Shape | None], sizes: Sizes, given: Mapping[str,
             yield {**sizes, name: 1}
 
 
+def carry(settled: Sizes, tried: Sizes, other: Sizes) -> Sizes:
+    """Return `other` with what was learnt when `tried` had to become `settled`: equalities, sums, or plain numbers."""
+    result = dict(other)
+    kept = [n for n in settled if settled[n] == tried.get(n)]
+    for name in (n for n in settled if n not in kept):
+        twin = next((n for n in kept if settled[n] == settled[name]), None)
+        pair = next(((a, b) for a in kept for b in kept if a < b and settled[a] + settled[b] == settled[name]), None)
+        result[name] = result[twin] if twin else result[pair[0]] + result[pair[1]] if pair else settled[name]
+    return result
+
+
 def settle(sizes: Sizes, given: Mapping[str, int], attempt: Callable[[Sizes], Refusal | None]) -> Sizes | Refusal:
     """Return sizes near `sizes` that `attempt` accepts, or its last refusal.
 

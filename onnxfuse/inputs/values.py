@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 class Regime:
     """What kind of numbers a feed has.
 
-    scale: of normal floats; by_row: each row has its own power of ten instead, down to `scale`.
+    scale: of normal floats; by_row: each row has its own power of ten instead, down to `scale`; vectors are left alone.
     masks: `ones` (nothing masked), `holes` (the first always kept), `any` (at least one kept), `dead` (whole rows masked).
     filler: what an additive mask holds where it masks; -inf, or a finite number that the type's range clips.
     flip: masks inverted and floats made positive, for models that take the other to be NaN.
@@ -39,7 +39,7 @@ class Regime:
 
 def make(role: Role, dtype: int, shape: Shape, sizes: Sizes, regime: Regime, rng: np.random.Generator, like: Shape | None = None) -> Array:
     """One array. `like`: for a SIZE, the shape that the model builds with it."""
-    makers = {
+    makers: dict[Kind, Callable[[], Array]] = {
         Kind.FLOAT: lambda: _floats(shape, regime, rng),
         Kind.INTEGER: lambda: rng.integers(0, 100, shape),
         Kind.INDEX: lambda: _indices(role, shape, sizes, regime, rng),
@@ -69,11 +69,10 @@ def _floats(shape: Shape, regime: Regime, rng: np.random.Generator) -> Array:
     values = rng.standard_normal(shape)
     if regime.constant_rows and values.ndim:
         values = np.broadcast_to(values[..., :1], shape).copy()
-    if regime.by_row and values.ndim > 1:
-        span = rng.uniform(math.log10(regime.scale), 0, (*shape[:-1], 1))
-        values = values * 10.0**span
-    else:
+    if not regime.by_row:
         values = values * regime.scale
+    elif values.ndim > 1:
+        values = values * 10.0 ** rng.uniform(math.log10(regime.scale), 0, (*shape[:-1], 1))
     return np.abs(values) if regime.flip else values
 
 
@@ -132,7 +131,11 @@ def _additive(shape: Shape, dtype: int, regime: Regime, rng: np.random.Generator
     return np.where(_keep(shape, regime, rng), rng.standard_normal(shape), filler)
 
 
-LARGEST = {TensorProto.FLOAT16: 65504.0, TensorProto.BFLOAT16: 3.3895313892515355e38, TensorProto.DOUBLE: 1.7976931348623157e308}
+LARGEST: dict[int, float] = {
+    TensorProto.FLOAT16: 65504.0,
+    TensorProto.BFLOAT16: 3.3895313892515355e38,
+    TensorProto.DOUBLE: 1.7976931348623157e308,
+}
 
 
 def _sizes(shape: Shape, like: Shape | None, rng: np.random.Generator) -> Array:
