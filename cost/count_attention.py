@@ -9,9 +9,11 @@ from onnxfuse.cost.attention_io import AttentionShape, Blocks, attention_flops, 
 from onnxfuse.cost.call import Call, Counter, make
 from onnxfuse.cost.scalar import scalar
 from onnxfuse.cost.types import BITS
-from onnxfuse.cost.work import Work
+from onnxfuse.cost.work import ATTENTION_ROWS, Work
 
-BLOCKS = Blocks(rows=128, columns=64)  # of a typical kernel
+BLOCKS = Blocks(rows=ATTENTION_ROWS, columns=64)  # of a typical kernel
+# What a kernel does for each score: scale and subtract the maximum, find it, take the exp, add it up.
+PER_SCORE = ("Mul", "Max", "Exp", "Add")
 
 
 def attention_work(
@@ -24,22 +26,24 @@ def attention_work(
     pairs = shape.batch * shape.heads * visible_pairs(shape)
     traffic = tiled_io(shape, BLOCKS)
     products = attention_flops(shape)
-    softmax = scalar("Softmax")
+    sharers = -(-shape.queries // BLOCKS.rows)
     return Work(
         name=name,
-        flops=products + pairs * softmax.flops,
-        special=pairs * softmax.special,
+        flops=products + pairs * scalar("Softmax").flops,
+        special=pairs,
         bytes_read=traffic.read_q + traffic.read_k + traffic.read_v + extra_read,
         bytes_written=traffic.write_o + extra_written,
         kind="attention",
         elements=pairs,
         dtype=dtype,
         op=op,
-        parts=(("Softmax", pairs),),
+        parts=tuple((op, pairs) for op in PER_SCORE),
         gemm_flops=products,
         operands=4,
         fused=fused,
-        blocks=shape.batch * shape.heads * -(-shape.queries // BLOCKS.rows),
+        blocks=shape.batch * shape.heads * sharers,
+        sharers=sharers,
+        shared_bytes=shape.keys * (shape.head_dim + shape.values) * shape.element_bytes,
         reread_bytes=traffic.reread,
         live=3,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from onnxfuse.cost.occupancy import round_up
+from onnxfuse.cost.types import BITS
 
 BASE = 14.0  # addresses, indices, the loop
 PER_LIVE_WORD = 0.9
@@ -21,6 +22,6 @@ def estimate_registers(live_words: int) -> int:
     return FLOOR if need <= FLOOR else round_up(need, 8)
 
 
-def live_words(operands: int, vector: int, element_bytes: int) -> int:
+def live_words(operands: int, vector: int, dtype: str) -> int:
     """32-bit values one thread holds: `vector` elements of each operand, narrow types widened to 32 bits."""
-    return operands * vector * max(1, ceil(element_bytes / 4))
+    return operands * vector * max(1, ceil(BITS[dtype] / 32))

@@ -11,22 +11,22 @@ from math import inf
 from typing import Literal
 
 from onnxfuse.cost.device import Gpu
+from onnxfuse.cost.gemm import GemmPlan, plan
 from onnxfuse.cost.occupancy import Occupancy, ceil_div, occupancy, textbook_occupancy
 from onnxfuse.cost.registers import estimate_registers, live_words
 from onnxfuse.cost.scalar import scalar
 from onnxfuse.cost.types import byte_size
-from onnxfuse.cost.work import VECTOR_BYTES, Compiled, Gemm, Work
+from onnxfuse.cost.work import VECTOR_BYTES, Compiled, Work
 
 Mode = Literal["basic", "extended"]
 
 OVERLAP = 0.95  # how much of the shorter of memory and compute hides behind the longer
-LATENCY_NS = 700.0  # a DRAM access
-LOADS_IN_FLIGHT = 2  # per thread
+LATENCY_NS = 700.0  # of an access to DRAM
+LOADS_IN_FLIGHT = 2  # that a thread has outstanding
 TRANSACTION = 64  # bytes that memory moves at a time
-SM_BYTES_PER_CLOCK = 32
+SM_BYTES_PER_CLOCK = 32  # that one SM can take from memory
 L2_KEEPS = 0.8  # the part of L2 that one kernel can count on
-TILE = (128, 128)  # of a matrix product's output, one block
-GEMM_KERNEL = Compiled(registers=168, smem=65536, threads=256)  # a typical library kernel of that tile
+GEMM_KERNEL = Compiled(registers=168, smem=65536, threads=256)  # a library's product with tiles of 128 x 128
 ATTENTION_KERNEL = Compiled(registers=200, smem=65536, threads=256)
 
 
@@ -40,7 +40,7 @@ class GpuTime:
     alu_us: float
     sfu_us: float
     tensor_us: float
-    tail: float  # last, partly filled wave: time divided by what full waves would take
+    tail: float  # the last, partly filled wave: time divided by what full waves would take
     occupancy: Occupancy
     registers: int
     estimated: bool  # registers and shared memory are estimates
@@ -71,7 +71,30 @@ def kernel_facts(work: Work) -> tuple[Compiled, bool]:
         return ATTENTION_KERNEL, True
     if work.gemm_flops:
         return GEMM_KERNEL, True
-    return Compiled(estimate_registers(live_words(work.live, work.vector, 4))), True
+    return Compiled(estimate_registers(live_words(work.live, work.vector, work.dtype))), True
+
+
+def wave_tail(blocks: int, resident: int) -> float:
+    """How much longer the last, partly filled wave makes the kernel: ceil(waves) / waves, 1 for less than one wave."""
+    return ceil_div(blocks, resident) * resident / blocks if blocks > resident else 1.0
+
+
+def coalescing(run_bytes: int) -> float:
+    """The part of each memory transaction that is used when accesses are runs of so many bytes; 0 stands for whole rows."""
+    return run_bytes / (TRANSACTION * ceil_div(run_bytes, TRANSACTION)) if run_bytes else 1.0
+
+
+def instructions(work: Work) -> tuple[int, int]:
+    """Issue slots and special-unit results of the scalar work."""
+    if not work.parts:
+        return work.flops - work.gemm_flops, work.special
+    costs = [(scalar(op.partition(":")[0]), elements) for op, elements in work.parts]
+    return sum(cost.slots * elements for cost, elements in costs), sum(cost.sfu * elements for cost, elements in costs)
+
+
+def grid(work: Work, threads: int) -> int:
+    """Thread blocks of the launch, where no matrix product lays them out."""
+    return work.blocks or max(1, ceil_div(work.elements, threads * work.vector))
 
 
 def _basic(work: Work, gpu: Gpu) -> GpuTime:
@@ -81,7 +104,7 @@ def _basic(work: Work, gpu: Gpu) -> GpuTime:
     factor = occupancy_factor(resident.fraction)
     tensor = work.gemm_flops / (gpu.peak(work.dtype) * 1e6 * factor)
     alu = (work.flops - work.gemm_flops) / (gpu.peak_tflops["fp32"] * 1e6 * factor)
-    memory = (work.bytes + work.reread_bytes) / (gpu.memory_gbs * 1e3)
+    memory = work.bytes / (gpu.memory_gbs * 1e3)
     return GpuTime(max(tensor + alu, memory), 0.0, memory, alu, 0.0, tensor, 1.0, resident, facts.registers, estimated)
 
 
@@ -93,76 +116,55 @@ def _extended(work: Work, gpu: Gpu, launch: float) -> GpuTime:
     if resident.blocks == 0:
         problem = f"{work.name} cannot start: {resident.limiter} ({facts.registers} registers, {facts.smem} bytes of shared memory)"
         return GpuTime(inf, launch, inf, inf, inf, inf, 1.0, resident, facts.registers, estimated, problem)
-    blocks = grid(work, facts.threads)
+    gemm = plan(work.gemm, gpu) if work.gemm else None
+    blocks = gemm.blocks if gemm else grid(work, facts.threads)
     active = min(blocks, gpu.sms)
     tail = wave_tail(blocks, gpu.sms * resident.blocks)
-    slots, sfu = _instructions(work)
-    alu_rate = active * gpu.fp32_lanes_per_sm * gpu.boost_ghz * 1e3 * (1.0 if work.gemm_flops else occupancy_factor(resident.fraction))
-    alu = slots / alu_rate * tail
-    special = sfu / (active * gpu.sfu_per_clock_sm * gpu.boost_ghz * 1e3) * tail
-    tensor = work.gemm_flops / (gpu.peak(work.dtype) * 1e6 * gpu.tensor_efficiency * active / gpu.sms) * tail
-    memory = _memory_us(work, gpu, blocks, resident.blocks, facts)
-    busy = max(alu, special, tensor)
+    alu, special = _scalar_us(work, gpu, active, resident.fraction)
+    tensor = _tensor_us(work, gpu, active, gemm)
+    memory = _memory_us(work, gpu, blocks, resident.blocks, facts, gemm)
+    busy = tail * max(alu, special, tensor)
     total = launch + max(memory, busy) + (1 - OVERLAP) * min(memory, busy)
-    return GpuTime(total, launch, memory, alu, special, tensor, tail, resident, facts.registers, estimated)
+    return GpuTime(total, launch, memory, tail * alu, tail * special, tail * tensor, tail, resident, facts.registers, estimated)
 
 
-def grid(work: Work, threads: int) -> int:
-    """Thread blocks of the launch."""
-    if work.blocks:
-        return work.blocks
-    if work.gemm is not None:
-        return max(1, work.gemm.batch * ceil_div(work.gemm.m, TILE[0]) * ceil_div(work.gemm.n, TILE[1]))
-    return max(1, ceil_div(work.elements, threads * work.vector))
+def _scalar_us(work: Work, gpu: Gpu, active: int, occupied: float) -> tuple[float, float]:
+    """Time of the lanes and of the special units. A product's kernel hides latency with stages, not with warps."""
+    slots, sfu = instructions(work)
+    reached = 1.0 if work.gemm_flops else occupancy_factor(occupied)
+    clocks = active * gpu.boost_ghz * 1e3
+    return slots / (clocks * gpu.fp32_lanes_per_sm * reached), sfu / (clocks * gpu.sfu_per_clock_sm)
 
 
-def wave_tail(blocks: int, resident: int) -> float:
-    """How much longer the last, partly filled wave makes the kernel: ceil(waves) / waves."""
-    return ceil_div(blocks, resident) * resident / blocks if blocks > resident else 1.0
+def _tensor_us(work: Work, gpu: Gpu, active: int, gemm: GemmPlan | None) -> float:
+    flops = gemm.padded_flops if gemm else work.gemm_flops
+    rate = gpu.peak(work.dtype) * 1e6 * gpu.tensor_efficiency * active / gpu.sms
+    return flops / (rate * (gemm.rate if gemm else 1.0))
 
 
-def _instructions(work: Work) -> tuple[int, int]:
-    """Issue slots and special-unit results of the scalar work."""
-    if not work.parts:
-        return work.flops - work.gemm_flops, work.special
-    costs = [(scalar(op.split(":")[0]), elements) for op, elements in work.parts]
-    return sum(cost.slots * elements for cost, elements in costs), sum(cost.sfu * elements for cost, elements in costs)
-
-
-def reread_bytes(work: Work) -> int:
-    """Bytes read again after the first time: a matrix product's operands once more for every further tile."""
-    if work.gemm is None:
-        return work.reread_bytes
-    return work.reread_bytes + gemm_rereads(work.gemm, max(1, work.bytes_read // max(1, _operand_elements(work.gemm))))
-
-
-def gemm_rereads(gemm: Gemm, element_bytes: int) -> int:
-    """[m, k] is read for every tile column, [k, n] for every tile row; the first time is not counted."""
-    left = gemm.m * gemm.k * (ceil_div(gemm.n, TILE[1]) - 1)
-    right = gemm.k * gemm.n * (ceil_div(gemm.m, TILE[0]) - 1)
-    return gemm.batch * max(0, left + right) * element_bytes
-
-
-def _operand_elements(gemm: Gemm) -> int:
-    return gemm.batch * gemm.k * (gemm.m + gemm.n)
-
-
-def _memory_us(work: Work, gpu: Gpu, blocks: int, resident_blocks: int, facts: Compiled) -> float:
+def _memory_us(work: Work, gpu: Gpu, blocks: int, resident_blocks: int, facts: Compiled, gemm: GemmPlan | None) -> float:
     """Bytes over what feeds them: DRAM the first time, L2 for what is read again or was just produced."""
+    dram = dram_gbs(work, gpu, blocks, resident_blocks, facts.threads)
+    again = work.reread_bytes + (byte_size(gemm.reread_elements, work.dtype) if gemm else 0)
+    l2 = gpu.l2_gbs if hot_bytes(work, gpu, resident_blocks, gemm) < L2_KEEPS * gpu.l2_bytes else dram
+    first = (work.bytes_read - work.resident_bytes) / coalescing(work.run_bytes)
+    spills = facts.spill_bytes * blocks * facts.threads
+    return ((first + work.bytes_written) / dram + work.resident_bytes / gpu.l2_gbs + again / l2 + spills / gpu.l2_gbs) / 1e3
+
+
+def dram_gbs(work: Work, gpu: Gpu, blocks: int, resident_blocks: int, threads: int) -> float:
+    """What memory gives: its own rate, what the active SMs can take, and what is in flight over its latency (Little's law)."""
     active = min(blocks, gpu.sms)
     load = min(VECTOR_BYTES, byte_size(work.vector, work.dtype))
-    in_flight = min(resident_blocks, ceil_div(blocks, gpu.sms)) * facts.threads * load * LOADS_IN_FLIGHT
-    dram = min(gpu.memory_gbs * gpu.memory_efficiency, active * gpu.boost_ghz * SM_BYTES_PER_CLOCK, active * in_flight / LATENCY_NS)
-    again = reread_bytes(work)
-    fits = work.bytes_read < L2_KEEPS * gpu.l2_bytes
-    l2 = gpu.l2_gbs if fits else dram
-    first = work.bytes_read - work.resident_bytes
-    spills = facts.spill_bytes * blocks * facts.threads
-    return (
-        first / (dram * coalescing(work.run_bytes)) + work.bytes_written / dram + (work.resident_bytes + again) / l2 + spills / gpu.l2_gbs
-    ) / 1e3
+    in_flight = min(resident_blocks, ceil_div(blocks, gpu.sms)) * threads * load * LOADS_IN_FLIGHT
+    return min(gpu.memory_gbs * gpu.memory_efficiency, active * gpu.boost_ghz * SM_BYTES_PER_CLOCK, active * in_flight / LATENCY_NS)
 
 
-def coalescing(run_bytes: int) -> float:
-    """The part of each memory transaction that is used when accesses are runs of so many bytes; 0 stands for whole rows."""
-    return run_bytes / (TRANSACTION * ceil_div(run_bytes, TRANSACTION)) if run_bytes else 1.0
+def hot_bytes(work: Work, gpu: Gpu, resident_blocks: int, gemm: GemmPlan | None) -> int:
+    """What a cache must hold so that reading again meets it: what the blocks that run at one time share."""
+    if gemm:
+        return byte_size(gemm.hot_elements, work.dtype)
+    if work.sharers:
+        groups = ceil_div(gpu.sms * resident_blocks, work.sharers) + 1
+        return min(work.bytes_read, groups * work.shared_bytes)
+    return work.bytes_read

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 from onnxfuse.cost.types import BITS
 from onnxfuse.errors import UsageError
 
 Kind = Literal["pointwise", "reduction", "matmul", "attention", "layout", "other"]
 
+ATTENTION_ROWS = 128  # queries that one block of an attention kernel takes
 VECTOR_BYTES = 16  # what one thread loads of an operand at a time
 
 
@@ -61,7 +62,9 @@ class Work:
     operands: int = 2  # tensors read and written
     fused: bool = False  # runs in our kernel, not in the runtime's own
     blocks: int = 0  # thread blocks of the grid; 0: derived
-    reread_bytes: int = 0  # read again after the first time
+    reread_bytes: int = 0  # read again after the first time, beside what a product's tiles do
+    sharers: int = 0  # blocks that read the same `shared_bytes` again; 0: all of them read all
+    shared_bytes: int = 0
     resident_bytes: int = 0  # the part of bytes_read that a cache still holds, as just produced
     run_bytes: int = 0  # contiguous bytes of one access; 0: whole rows
     vector: int = 4  # elements a thread holds of each live operand
@@ -100,9 +103,9 @@ def fuse(
         raise UsageError(f"cost of '{name}': a fusion must have at least one part; got none")
     heaviest = max(parts, key=lambda part: (_WEIGHT[part.kind], part.gemm_flops, part.elements))
     total = operands or sum(part.operands for part in parts) - 2 * (len(parts) - 1)
-    products = [part for part in parts if part.gemm_flops]
+    products = [part.gemm for part in parts if part.gemm]
     wide = heaviest.vector if heaviest.kind == "reduction" else vector_of(heaviest.dtype)
-    return replace(
+    made = replace(
         heaviest,
         name=name,
         op="",
@@ -114,7 +117,7 @@ def fuse(
         elements=max(part.elements for part in parts),
         parts=tuple(scalar for part in parts for scalar in part.parts),
         gemm_flops=sum(part.gemm_flops for part in parts),
-        gemm=products[0].gemm if len(products) == 1 else None,
+        gemm=products[0] if len(products) == 1 else None,
         nodes=nodes or sum(part.nodes for part in parts),
         launches=1,
         operands=total,
@@ -125,6 +128,28 @@ def fuse(
         run_bytes=0,
         compiled=compiled,
     )
+    return replace(made, **attention_layout(products[0], heaviest.dtype)) if kind == "attention" and products else made
+
+
+class AttentionLayout(TypedDict):
+    """How attention is laid over blocks: those of one head share its keys and values."""
+
+    blocks: int
+    sharers: int
+    shared_bytes: int
+    reread_bytes: int
+
+
+def attention_layout(scores: Gemm, dtype: str) -> AttentionLayout:
+    """The layout of an attention whose scores are `scores`: a block takes 128 queries, and reads all keys and values."""
+    sharers = -(-scores.m // ATTENTION_ROWS)
+    head = 2 * scores.n * scores.k * BITS[dtype] // 8
+    return {
+        "blocks": scores.batch * sharers,
+        "sharers": sharers,
+        "shared_bytes": head,
+        "reread_bytes": scores.batch * max(0, sharers - 1) * head,
+    }
 
 
 def repeat(work: Work, times: int) -> Work:
