@@ -25,7 +25,11 @@ SIDE = re.compile(r"encoder|decoder", re.IGNORECASE)
 IMAGE = re.compile(r"^(h|w|height|width|\w*_(height|width))$", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_]\w*")
 DIGITS = re.compile(r"\d+")
-PLAIN = {"batch": (2, 3, 1), "past": (5, 11, 0), "first": (7, 1, 13), "other": (11, 13, 3)}
+TURNS = (  # what to start from for a batch, a past, the first other size and the rest
+    {"batch": 2, "past": 5, "first": 7, "other": 11},
+    {"batch": 3, "past": 11, "first": 1, "other": 13},
+    {"batch": 1, "past": 0, "first": 13, "other": 3},
+)
 TRIALS = 300  # runs that one search for fitting sizes may take
 
 
@@ -71,11 +75,24 @@ def check(given: Mapping[str, int], known: list[str]) -> None:
 
 def assignments(model: Sketch, given: Mapping[str, int]) -> list[Sizes]:
     """Three assignments of the unknown sizes: a plain one, one of a single new token after a past, one without a past."""
+    return [assign(model, given, plain) for plain in TURNS]
+
+
+def assign(model: Sketch, given: Mapping[str, int], plain: Mapping[str, int]) -> Sizes:
+    """One assignment: equal in a group of symbols, different between groups; a total is the past and the first other.
+
+    plain: the number to use for a `batch`, a `past`, the `first` other symbol and, where it is free, an `other`.
+    """
     shapes = input_shapes(model)
     names = symbols(shapes)
     tokens = {i.name for i in model.inputs if i.type.tensor_type.elem_type in INTEGERS}
     groups = _groups(shapes, names, tokens)
-    return [_assign(groups, names, turn, given) for turn in range(3)]
+    numbers = _numbers([groups[n] for n in names], plain)
+    sizes = {n: given.get(n, numbers[groups[n]]) for n in names}
+    new = [n for n in names if groups[n][0] == "other"][:1]
+    old = [n for n in names if groups[n] == ("past",)][:1]
+    total = sum(sizes[n] for n in new + old)
+    return {n: total if groups[n] == ("total",) and n not in given else s for n, s in sizes.items()}
 
 
 def splits(shapes: Mapping[str, Shape | None], sizes: Sizes, given: Mapping[str, int]) -> Iterator[Sizes]:
@@ -196,26 +213,20 @@ def _group(owner: str, axis: int, dim: str, rank: int, has_past: bool, is_tokens
     return ("other", dim)
 
 
-def _assign(groups: Mapping[str, tuple[str, ...]], names: list[str], turn: int, given: Mapping[str, int]) -> Sizes:
-    """Numbers for one turn: equal in a group, different between groups; a total is the past and the first other."""
+def _numbers(groups: list[tuple[str, ...]], plain: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    """A number for each group, in the order that they come."""
     numbers: dict[tuple[str, ...], int] = {}
-    free = iter((17, 19, 6, 23, 29, 31, 9, 37, 41, 43))
-    for name in names:
-        group = groups[name]
-        if group in numbers or group == ("total",):
+    spare = iter((17, 19, 6, 23, 29, 31, 9, 37, 41, 43))
+    has_first = False
+    for group in dict.fromkeys(groups):
+        if group[0] != "other":
+            numbers[group] = plain.get(group[0], 0)  # a total is summed up later
             continue
-        known = {g[0] for g in numbers}
-        role = group[0] if group[0] != "other" else "other" if "first" in known else "first"
-        key = group if role != "first" else ("first", *group)
-        taken = set(numbers.values())
-        value = PLAIN[role][turn]
-        numbers[group] = value if value not in taken or role != "other" else next((n for n in free if n not in taken), 47)
-        if key != group:
-            numbers[key] = numbers[group]
-    sizes = {n: given.get(n, numbers.get(groups[n], 0)) for n in names}
-    first = next((sizes[n] for n in names if ("first", *groups[n]) in numbers), 0)
-    past = next((sizes[n] for n in names if groups[n] == ("past",)), 0)
-    return {n: given.get(n, past + first if groups[n] == ("total",) else s) for n, s in sizes.items()}
+        wanted = plain["other" if has_first else "first"]
+        taken = has_first and wanted in numbers.values()
+        numbers[group] = next((n for n in spare if n not in numbers.values()), wanted) if taken else wanted
+        has_first = True
+    return numbers
 
 
 def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
@@ -229,6 +240,8 @@ def _changes(sizes: Sizes, text: str) -> Iterator[Sizes]:
         if size in numbers:
             yield from ({name: other} for other in numbers if other != size)
     yield from _products(sizes, text)
+    for name, size in sizes.items():  # such as the rows of a table of positions
+        yield from ({name: number} for number in sorted(numbers, reverse=True) if 1 < number < size)
     for name, size in sizes.items():
         yield from ({name: other} for other in dict.fromkeys(sizes.values()) if other != size)
     values = sorted(set(sizes.values()))

@@ -1,0 +1,153 @@
+"""How much faster is a model? Two models in turns, in one process, so that whatever else the machine does hits both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import onnx
+
+from onnxfuse import graph
+from onnxfuse import session as runtime
+from onnxfuse.errors import VerificationError
+from onnxfuse.inputs import Feed, Maker, load_feeds
+from onnxfuse.inputs import sizes as size
+from onnxfuse.inputs.sizes import Refusal, Sizes
+from onnxfuse.inputs.values import Regime
+from onnxfuse.verify.runs import Runner
+
+Source: TypeAlias = "str | Path | onnx.ModelProto | graph.Model"
+
+USUAL = {"batch": 1, "past": 128, "first": 128, "other": 64}  # sizes of a use that is worth timing
+SECONDS = 4.0  # how long to measure if no number of runs is given
+FEWEST, MOST = 5, 200  # runs of each model
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of one model: the median of the runs and the middle half of them."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """`ratio` is the time of a over the time of b, the median over pairs of neighbouring runs: above 1, b is faster.
+
+    ratio_low, ratio_high: the middle half of the pairs. b and the ratios are None if only one model was timed.
+    """
+
+    a: Timing
+    b: Timing | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    runs: int
+    threads: int
+    sizes: Mapping[str, int]
+    providers: tuple[str, ...]
+
+
+def bench(
+    a: Source,
+    b: Source | None = None,
+    *,
+    threads: int = 1,
+    runs: int | None = None,
+    shapes: Mapping[str, int] | None = None,
+    inputs: str | Path | None = None,
+    libraries: Sequence[str | Path] = (),
+    providers: Sequence[str] | None = None,
+    folder: Path | None = None,
+    seed: int = 0,
+) -> BenchResult:
+    """Time model `a`, and `b` in turns with it, both with every optimisation of ONNX Runtime and b with our library.
+
+    runs: of each model, after two to warm up; None: as many as fit in a few seconds. shapes: sizes by name; the others
+    are usual ones (batch 1, 128 tokens) as far as the model takes them. folder: of the external data of protos.
+    Raises RuntimeMissingError, ModelError, UsageError (no such size), VerificationError (no inputs that it takes).
+    """
+    first = _runner(a, threads, libraries, providers, folder)
+    second = _runner(b, threads, libraries, providers, folder) if b is not None else None
+    feed, sizes = _feed(a, first, shapes or {}, inputs, seed)
+    one, two = _times(first, second, feed, runs)
+    used = tuple(first.session.get_providers())
+    if second is None:
+        return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used)
+    low, middle, high = _quartiles([x / y for x, y in zip(one, two, strict=True)])
+    return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used)
+
+
+def _runner(source: Source, threads: int, libraries: Sequence[str | Path], providers: Sequence[str] | None, folder: Path | None) -> Runner:
+    if isinstance(source, graph.Model):
+        source, folder = source.proto, source.folder or folder
+    elif not isinstance(source, onnx.ModelProto):
+        folder = None
+    made = runtime.session(source, providers, threads=threads, libraries=libraries, folder=folder)
+    return Runner(made, _proto(source))
+
+
+def _proto(source: Source) -> onnx.ModelProto:
+    if isinstance(source, graph.Model):
+        return source.proto
+    return source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
+
+
+def _feed(source: Source, run: Runner, shapes: Mapping[str, int], inputs: str | Path | None, seed: int) -> tuple[Feed, Sizes]:
+    proto = _proto(source)
+    if inputs is not None:
+        return load_feeds(inputs, proto)[0], {}
+    maker, regime = Maker(proto, shapes), Regime("nothing masked", masks="ones")
+
+    def attempt(sizes: Sizes) -> Refusal | None:
+        result = run(maker.feed(sizes, regime, seed))
+        return result if isinstance(result, Refusal) else None
+
+    refusal = Refusal(0, "")
+    for start in (size.assign(maker.sketch, shapes, USUAL), maker.assignments()[0]):
+        settled = size.settle(start, maker.given, attempt)
+        if not isinstance(settled, Refusal):
+            return maker.feed(settled, regime, seed), settled
+        refusal = settled
+    raise VerificationError(f"{runtime.label(proto)}: takes no input that we made up: {refusal.text}. Give some with --inputs FILE.npz")
+
+
+def _times(first: Runner, second: Runner | None, feed: Feed, runs: int | None) -> tuple[list[float], list[float]]:
+    """Milliseconds of each run of both; the one that starts a pair alternates."""
+    once = sum(_time(r, feed) + _time(r, feed) for r in (first, second) if r is not None) / 2  # warm-up, and how long a pair takes
+    count = runs if runs is not None else max(FEWEST, min(MOST, int(SECONDS * 1e3 / max(once, 1e-3))))
+    one: list[float] = []
+    two: list[float] = []
+    for turn in range(count):
+        order = [(first, one), (second, two)] if turn % 2 == 0 else [(second, two), (first, one)]
+        for runner, times in order:
+            if runner is not None:
+                times.append(_time(runner, feed))
+    return one, two
+
+
+def _time(runner: Runner, feed: Feed) -> float:
+    start = time.perf_counter()
+    result: Any = runner(feed)
+    taken = (time.perf_counter() - start) * 1e3
+    if isinstance(result, Refusal):
+        raise VerificationError(f"the model does not run on the inputs of the other: {result.text}. Compare the two first")
+    return taken
+
+
+def _timing(times: list[float]) -> Timing:
+    low, middle, high = _quartiles(times)
+    return Timing(middle, low, high)
+
+
+def _quartiles(values: list[float]) -> tuple[float, float, float]:
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
