@@ -1,0 +1,5 @@
+"""`python -m onnxfuse`: the command line."""
+
+from onnxfuse.cli import main
+
+main()

@@ -1,0 +1,175 @@
+"""The command line: options and their help. What a command does stands in `onnxfuse.commands`.
+
+Nothing heavy is imported before a command runs, so that `--help` is there at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxfuse.commands.screen import errors_told
+
+app = typer.Typer(
+    help="Fuse subgraphs of ONNX models into operators that do them in one kernel: chosen by a cost model, verified, portable.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Model = Annotated[Path, typer.Argument(metavar="IN", help="An .onnx file; external data is found beside it.", show_default=False)]
+Device = Annotated[str, typer.Option(help="What to decide for: cpu, auto, or a name of `onnxfuse devices`.")]
+Level = Annotated[
+    str, typer.Option(help="none: copy. elementwise: pointwise and norms. cost: what the cost model finds worth it. all: all that matches.")
+]
+Shape = Annotated[list[str], typer.Option(metavar="NAME=SIZE", help="The size of a symbolic dim, as batch=8. May be repeated.")]
+Rules = Annotated[list[Path], typer.Option(metavar="FILE", help="A Python file with further rules. May be repeated.")]
+Only = Annotated[list[str], typer.Option(metavar="RULE", help="Use this rule and no other. May be repeated.")]
+Disable = Annotated[list[str], typer.Option(metavar="RULE", help="Leave this rule out. May be repeated.")]
+Inputs = Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Verify with these inputs, an array for each, by name.")]
+Library = Annotated[list[Path], typer.Option(metavar="FILE", help="A custom-op library that the model needs. May be repeated.")]
+ReportFile = Annotated[Path | None, typer.Option("--report", metavar="FILE.json", help="Write the report as JSON too.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line per decision, and tracebacks.")]
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=lambda on: _version(on))
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+def _version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"onnxfuse {metadata.version('onnxfuse')}")
+    except metadata.PackageNotFoundError:
+        typer.echo("onnxfuse, run from its source tree")
+    raise typer.Exit
+
+
+@app.command()
+def optimize(
+    source: Model,
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the optimised model.", show_default=False)],
+    device: Device = "cpu",
+    level: Level = "cost",
+    shape: Shape = [],  # noqa: B006  # typer reads the default, nobody changes it
+    rules: Rules = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    disable: Disable = [],  # noqa: B006
+    verify: Annotated[bool, typer.Option(help="Compare each rewrite, and the whole model, with the original.")] = True,
+    inputs: Inputs = None,
+    library: Library = [],  # noqa: B006
+    report: ReportFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write a model in which what is worth it is fused, and say what was fused and why."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import optimize
+        from onnxfuse.commands.options import names, sizes
+
+        selection = optimize.Selection(device, level, sizes(shape), rules, names(only), names(disable))
+        optimize.run(source, target, selection, verify=verify, inputs=inputs, libraries=library, report=report, verbose=verbose)
+
+
+@app.command()
+def verify(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The original.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The model that must give the same numbers.", show_default=False)],
+    shape: Shape = [],  # noqa: B006
+    inputs: Inputs = None,
+    library: Library = [],  # noqa: B006
+    verbose: Verbose = False,
+) -> None:
+    """Run two models on the same inputs and compare their outputs; exit 1 if they differ."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import verify
+        from onnxfuse.commands.options import sizes
+
+        verify.run(a, b, shapes=sizes(shape), inputs=inputs, libraries=library)
+
+
+@app.command()
+def explain(
+    source: Model,
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="Only what was decided about this node or value.")] = None,
+    rule: Annotated[str | None, typer.Option(metavar="RULE", help="Only what this rule found.")] = None,
+    device: Device = "cpu",
+    level: Level = "cost",
+    shape: Shape = [],  # noqa: B006
+    rules: Rules = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    disable: Disable = [],  # noqa: B006
+    report: ReportFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say what would be fused and what not, why, and how far patterns got that did not match. Nothing is written."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import explain, optimize
+        from onnxfuse.commands.options import names, sizes
+
+        selection = optimize.Selection(device, level, sizes(shape), rules, names(only), names(disable))
+        explain.run(source, selection, node=node, rule=rule, report=report)
+
+
+@app.command("rules")
+def list_rules(rules: Rules = [], verbose: Verbose = False) -> None:  # noqa: B006
+    """List the fusions that are looked for."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import listings
+
+        listings.rules(rules)
+
+
+@app.command("ops")
+def list_ops(verbose: Verbose = False) -> None:
+    """List the operators that models may be fused into, with their signatures."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import listings
+
+        listings.ops()
+
+
+@app.command("devices")
+def list_devices(verbose: Verbose = False) -> None:
+    """List the devices that the cost model knows."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import listings
+
+        listings.known_devices()
+
+
+@app.command()
+def calibrate(verbose: Verbose = False) -> None:
+    """Measure this CPU, so that --device cpu and auto decide for it; takes about 15 seconds."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import screen
+        from onnxfuse.cost.calibrate import calibrate
+
+        screen.say(f"Written   {calibrate()}")
+
+
+@app.command()
+def doctor(verbose: Verbose = False) -> None:
+    """Say what is installed, what is missing, and the command that brings it; exit 1 if models cannot be optimised."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import doctor
+
+        doctor.run()
+
+
+def main() -> None:
+    """The entry point of the `onnxfuse` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names in models may hold what the terminal cannot show
+    app(prog_name="onnxfuse")

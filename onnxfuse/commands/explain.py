@@ -1,0 +1,56 @@
+"""`onnxfuse explain`: every decision about a model, near misses too; nothing is written or run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnxfuse import api, graph
+from onnxfuse.commands import screen
+from onnxfuse.commands.optimize import Selection
+from onnxfuse.commands.options import check_report
+from onnxfuse.decision import Decision
+from onnxfuse.errors import UsageError
+from onnxfuse.report.document import to_json
+from onnxfuse.report.tables import counts, decisions_table
+
+
+def run(source: Path, selection: Selection, *, node: str | None, rule: str | None, report: Path | None) -> None:
+    """Print what `optimize` would decide, of one node or one rule if given."""
+    check_report(report, source)
+    if rule is not None:
+        api.load_rules(selection.rules, [rule])  # raises for a name that no rule has
+    if node is not None:
+        _check_node(source, node)
+    with screen.progress() as (tick, _):
+        found = api.explain(source, **vars(selection), progress=tick)
+    if report is not None:
+        report.write_text(to_json(found), encoding="utf-8")
+    shown = [d for d in found.decisions if (rule is None or d.rule == rule) and (node is None or _speaks_of(d, node))]
+    if shown:
+        screen.out().print(decisions_table(shown))
+    else:
+        screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
+    screen.say(f"Total     {counts(found) or 'no candidates'}")
+
+
+def _speaks_of(decision: Decision, node: str) -> bool:
+    return node in (decision.node, decision.value, decision.new_node) or node in decision.nodes
+
+
+def _where(node: str | None, rule: str | None) -> str:
+    return (f" for rule {rule}" if rule else "") + (f" at {node}" if node else "")
+
+
+def _check_node(source: Path, node: str) -> None:
+    """Raise UsageError when the model has no node and no value of this name."""
+    model = graph.load(source)
+    known = [n for g in model.graphs() for n in [*(n.label for n in g.nodes), *g.values]]
+    if node not in known:
+        raise UsageError(f"--node: {source} has no node or value '{node}'. {_hint(node, known)}")
+
+
+def _hint(node: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(node, known, 3) or [name for name in known if node.lower() in name.lower()][:3]
+    return f"Did you mean {' or '.join(near)}?" if near else "Name a node, or one of its outputs, as a viewer shows it"

@@ -1,0 +1,71 @@
+"""`onnxfuse optimize`: fuse, verify, write, and say what happened and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxfuse import api
+from onnxfuse.commands import screen
+from onnxfuse.commands.options import check_report
+from onnxfuse.report import Report
+from onnxfuse.report.document import to_json
+from onnxfuse.report.tables import fused_table, reasons_table, totals
+from onnxfuse.report.text import show_bytes
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to fuse: device, level, sizes of symbolic dims, further rule files, rules to use alone or to leave out."""
+
+    device: str
+    level: str
+    shapes: dict[str, int]
+    rules: Sequence[Path]
+    only: Sequence[str]
+    disable: Sequence[str]
+
+
+def run(
+    source: Path,
+    target: Path,
+    selection: Selection,
+    *,
+    verify: bool,
+    inputs: Path | None,
+    libraries: Sequence[Path],
+    report: Path | None,
+    verbose: bool,
+) -> None:
+    """Optimise `source` into `target` and print the tables; the report goes to a file too if one is given."""
+    check_report(report, source, target)
+    with screen.progress() as (tick, log):
+        result = api.optimize(
+            source,
+            target,
+            **vars(selection),
+            verify=verify,
+            inputs=inputs,
+            libraries=libraries,
+            progress=tick,
+            log=log if verbose else None,
+        )
+    if report is not None:
+        report.write_text(to_json(result.report, output=str(target)), encoding="utf-8")
+    _print(result.report, selection, target, verbose)
+
+
+def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
+    console = screen.out()
+    if report.fused:
+        summaries = {name: rule.summary for name, rule in api.load_rules(selection.rules).items()}
+        console.print(fused_table(report, summaries))
+    if len(report.decisions) > len(report.fused):
+        console.print(reasons_table(report, full=verbose))
+    for line in totals(report):
+        screen.say(line)
+    if verbose:
+        screen.say("Seconds   " + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in report.seconds.items()))
+    same = "" if report.fused else ": nothing was fused, it is a byte-for-byte copy"
+    screen.say(f"Written   {target} ({show_bytes(target.stat().st_size)}){same}")

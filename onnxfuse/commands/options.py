@@ -1,0 +1,38 @@
+"""Reads what options hold, with errors that say what must stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnxfuse.errors import UsageError
+
+
+def sizes(texts: Sequence[str]) -> dict[str, int]:
+    """`batch=2` and `batch=2,seq=128` as sizes by name. Raises UsageError."""
+    found: dict[str, int] = {}
+    for text in (part for t in texts for part in t.split(",")):
+        name, _, number = text.rpartition("=")
+        name = name.strip()
+        if not name or not number.strip().isdecimal():
+            raise UsageError(f"--shape must be NAME=SIZE with a size of 0 or more, for example --shape batch=8; got '{text}'")
+        if found.setdefault(name, int(number)) != int(number):
+            raise UsageError(f"--shape gives '{name}' two sizes, {found[name]} and {int(number)}. Keep one")
+    return found
+
+
+def names(texts: Sequence[str]) -> list[str]:
+    """`a` and `a,b` as a list of names."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def check_report(report: Path | None, *models: Path) -> None:
+    """Raise UsageError when the report cannot be written, or would replace one of the models."""
+    from onnxfuse.store import check_target
+
+    if report is None:
+        return
+    for model in models:
+        if report.resolve() == model.resolve():
+            raise UsageError(f"--report must not be the model {model}. Name another file")
+        check_target(model, report)

@@ -1,0 +1,201 @@
+"""Is everything there that onnxfuse needs? One finding for each part, with the command that brings what is missing.
+
+What is examined is imported inside the checks: this module works where onnx or ONNX Runtime cannot be imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from importlib import metadata
+from typing import Any
+
+from onnxfuse.cost.detect import core_count, cpu_flags, cpu_name
+from onnxfuse.cost.devices import find
+from onnxfuse.errors import OnnxFuseError
+
+RUNTIMES = re.compile(r"onnxruntime([-_](gpu|training|directml|openvino|qnn|rocm|cann|silicon|azure))*$")
+OLDEST_RUNTIME = (1, 18)
+AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
+AVX512 = AVX2 | {"avx512f", "avx512dq", "avx512bw", "avx512vl"}
+ISAS = ("baseline", "avx2", "avx512")
+
+
+class State(Enum):
+    """GOOD; NOTE: worth knowing, the main job works; BROKEN: it does not."""
+
+    GOOD = "ok"
+    NOTE = "note"
+    BROKEN = "missing"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: what was found, and what to do about it if anything."""
+
+    part: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """All findings, in the order in which to mend them. A check that fails in a way of its own is a finding too."""
+    checks = (
+        _python,
+        *(_package(n) for n in ("onnx", "onnx-graphsurgeon", "numpy")),
+        _onnxruntime,
+        _library,
+        _cpu,
+        _device,
+        _gpus,
+        _triton,
+    )
+    for check in checks:
+        try:
+            yield check()
+        except Exception as error:  # this command must come to its end whatever is broken
+            yield Finding(check.__name__.strip("_"), State.BROKEN, f"{type(error).__name__}: {error}", "Report this as a bug")
+
+
+def _runtime() -> Any:
+    return importlib.import_module("onnxfuse.session")
+
+
+def _python() -> Finding:
+    return Finding("Python", State.GOOD, f"{platform.python_version()} at {sys.executable}")
+
+
+def _package(name: str) -> Callable[[], Finding]:
+    """A check that a distribution is there and can be imported."""
+
+    def check() -> Finding:
+        remedy = f"pip install --force-reinstall {name}"
+        try:
+            version = metadata.version(name)
+            importlib.import_module(name.replace("-", "_"))
+        except metadata.PackageNotFoundError:
+            return Finding(name, State.BROKEN, "not installed", f"pip install {name}")
+        except ImportError as error:
+            return Finding(name, State.BROKEN, f"{version}, cannot be imported: {error}", remedy)
+        return Finding(name, State.GOOD, version)
+
+    return check
+
+
+def installed_runtimes() -> dict[str, str]:
+    """Every installed distribution that brings the module `onnxruntime`, with its version. More than one is a clash."""
+    named = ((d.metadata["Name"] or "", d.version) for d in metadata.distributions())
+    return {name: version for name, version in named if RUNTIMES.match(name.lower())}
+
+
+def _onnxruntime() -> Finding:
+    there = installed_runtimes()
+    found = ", ".join(f"{name} {version}" for name, version in there.items())
+    if len(there) > 1:
+        remedy = f"pip uninstall -y {' '.join(there)}, then install one again: onnxruntime, or onnxruntime-gpu for CUDA"
+        return Finding("ONNX Runtime", State.BROKEN, f"{found}: they overwrite each other's files", remedy)
+    try:
+        version = str(_runtime().require_onnxruntime().__version__)
+    except OnnxFuseError as error:
+        return Finding("ONNX Runtime", State.BROKEN, str(error), "pip install onnxruntime (or onnxruntime-gpu for CUDA)")
+    found = found or f"{version}, of no installed package"
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_RUNTIME:
+        return Finding("ONNX Runtime", State.BROKEN, f"{found}: too old", "pip install -U onnxruntime")
+    return Finding(
+        "ONNX Runtime", State.GOOD, f"{found}, providers {', '.join(_runtime().require_onnxruntime().get_available_providers())}"
+    )
+
+
+def _library() -> Finding:
+    """Our library is there, and a session with it can be made."""
+    try:
+        path = _runtime().library_path()
+    except OnnxFuseError as error:
+        return Finding("Operator library", State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
+    try:
+        _runtime().session(_smallest_model(), ["CPUExecutionProvider"], libraries=[path])
+    except OnnxFuseError as error:
+        return Finding("Operator library", State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
+    return Finding("Operator library", State.GOOD, f"{path}, loads")
+
+
+def _smallest_model() -> Any:
+    """y = x for one float."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def _cpu() -> Finding:
+    flags = cpu_flags()
+    seen = " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "asimd", "sve") if f in flags) or "no flags listed"
+    found = f"{cpu_name()}, {core_count()} cores, {seen}; kernels run on {chosen_isa(flags)}"
+    wish = os.environ.get("ONNXFUSE_ISA", "")
+    if wish and wish not in ISAS:
+        return Finding("CPU", State.NOTE, found, f"ONNXFUSE_ISA={wish} is none of {', '.join(ISAS)}: unset it")
+    return Finding("CPU", State.GOOD, found)
+
+
+def chosen_isa(flags: frozenset[str]) -> str:
+    """The kernels' instruction set on a machine with these flags, as custom_ops/_runtime/dispatch.h chooses it."""
+    best = 2 if flags >= AVX512 else 1 if flags >= AVX2 else 0
+    wish = os.environ.get("ONNXFUSE_ISA", "")
+    return ISAS[min(best, ISAS.index(wish))] if wish in ISAS else ISAS[best]
+
+
+def _device() -> Finding:
+    """What `--device auto` decides for."""
+    device = find("auto")
+    remedy = "" if device.confidence == "high" else "onnxfuse calibrate (about a quarter of a minute) measures this machine"
+    return Finding("Cost model", State.GOOD if not remedy else State.NOTE, f"auto means {device.name}", remedy)
+
+
+def _gpus() -> Finding:
+    names = gpus()
+    if not names:
+        return Finding("GPUs", State.GOOD, "none seen: models run on the CPU")
+    found = ", ".join(names)
+    try:
+        providers = _runtime().require_onnxruntime().get_available_providers()
+    except OnnxFuseError:
+        providers = []
+    if "CUDAExecutionProvider" not in providers:
+        remedy = "pip uninstall -y onnxruntime; pip install onnxruntime-gpu"
+        return Finding("GPUs", State.NOTE, f"{found}, but this ONNX Runtime cannot use them", remedy)
+    return Finding("GPUs", State.GOOD, found)
+
+
+def gpus() -> list[str]:
+    """Names of the NVIDIA GPUs that the driver shows; empty without a driver."""
+    try:
+        cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return []
+    count = ctypes.c_int()
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    return [name for ordinal in range(count.value) if (name := _gpu_name(cuda, ordinal))]
+
+
+def _gpu_name(cuda: ctypes.CDLL, ordinal: int) -> str:
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    if cuda.cuDeviceGet(ctypes.byref(device), ordinal) or cuda.cuDeviceGetName(name, len(name), device):
+        return ""
+    return name.value.decode(errors="replace")
+
+
+def _triton() -> Finding:
+    try:
+        return Finding("Triton", State.GOOD, metadata.version("triton"))
+    except metadata.PackageNotFoundError:
+        return Finding("Triton", State.GOOD, "not installed; only needed to build GPU kernels (pip install triton)")
