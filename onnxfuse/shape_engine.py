@@ -23,6 +23,7 @@ from onnxfuse.shape_facts import (
     Call,
     Fact,
     Shape,
+    ShapeRule,
     key,
     with_unknown,
 )
@@ -170,21 +171,24 @@ def rule_outputs(call: Call) -> list[Fact]:
     """What the rules say of the outputs of a node; ONNX's own inference where there is no rule."""
     node = call.node
     name = key(node.domain, node.op)
+    count = len(node.outputs)
+    types = _types(call, name, count)
     shape_rule = SHAPE_RULES.get(name)
     if shape_rule is None:
-        return shape_fallback.outputs(call)
-    count = len(node.outputs)
-    shapes: Sequence[Shape | None]
+        return [fact if fact.dtype else Fact(dtype) for fact, dtype in zip(shape_fallback.outputs(call), types, strict=True)]
+    shapes = _shapes(call, shape_rule, count)
+    contents = _contents(call, name, types[0], shapes[0]) if count else []
+    return [_fact(call, i, types[i], shapes[i], contents[i] if i < len(contents) else None) for i in range(count)]
+
+
+def _shapes(call: Call, rule: ShapeRule, count: int) -> Sequence[Shape | None]:
     try:
-        found = shape_rule(call)
-        shapes = found if isinstance(found, list) else [found] * count
+        found = rule(call)
     except Unknown:
-        shapes = [None] * count
-    types = _types(call, name, count)
-    contents = _contents(call, name, types[0], shapes[0]) if count and shapes else []
-    return [
-        _fact(call, i, types[i], shapes[i] if i < len(shapes) else None, contents[i] if i < len(contents) else None) for i in range(count)
-    ]
+        return [None] * count
+    if isinstance(found, tuple):
+        return [found] * count
+    return [*found, *[None] * (count - len(found))]
 
 
 def _types(call: Call, name: str, count: int) -> Sequence[int]:

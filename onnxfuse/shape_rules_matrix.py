@@ -167,15 +167,15 @@ def _multi_head_attention(call: Call) -> list[Shape | None]:
     return [(batch, rows, width)]
 
 
-@shape_rule("GroupQueryAttention", domain=MICROSOFT)
+@shape_rule("GroupQueryAttention", "SparseAttention", domain=MICROSOFT)
 def _group_query_attention(call: Call) -> list[Shape | None]:
     batch, rows, hidden = call.shape(0, rank=3)
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
-    if call.has(2):
-        return [(batch, rows, hidden)]
     if heads < 1 or groups < 1:
         raise Unknown
-    return [(batch, rows, hidden // (heads + 2 * groups) * heads)]  # Q, K and V are packed
+    size = hidden // (heads if call.has(2) else heads + 2 * groups)  # without a value input Q, K and V are packed
+    present = [(batch, groups, call.fresh(2, output), size) for output in (1, 2)]  # as long as the buffer of the past
+    return [(batch, rows, size * heads), *present]
 
 
 @shape_rule("EmbedLayerNormalization", domain=MICROSOFT)
@@ -189,8 +189,3 @@ def _embed_norm(call: Call) -> list[Shape | None]:
 def _bias_split_gelu(call: Call) -> Shape:
     x = call.shape(0, rank=3)
     return replaced(x, 2, x[2] // 2)
-
-
-@shape_rule("Inverse", domain=MICROSOFT)
-def _inverse(call: Call) -> Shape:
-    return call.shape(0)

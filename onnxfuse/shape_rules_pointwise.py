@@ -25,8 +25,8 @@ _BROADCASTING = """
 _REDUCING = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 
 _MICROSOFT_KEEPING = """
-    BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuantizeLinear
-    QuickGelu RotaryEmbedding Trilu
+    BiasAdd BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm Inverse MoE QLinearLeakyRelu QLinearSigmoid QLinearSoftmax
+    QMoE QuantizeLinear QuickGelu RotaryEmbedding Trilu
 """
 
 
@@ -41,11 +41,6 @@ shape_rule(_MICROSOFT_KEEPING, domain=MICROSOFT)(_same)
 @shape_rule(_BROADCASTING)
 def _broadcast(call: Call) -> Shape:
     return broadcast_shapes(*(call.shape(i) for i in range(len(call.inputs))))
-
-
-@shape_rule("BiasAdd", domain=MICROSOFT)
-def _bias_add(call: Call) -> Shape:
-    return call.shape(0)
 
 
 @shape_rule("QLinearAdd", "QLinearMul", domain=MICROSOFT)

@@ -17,24 +17,21 @@ FLOAT, INT64, INT32, BOOL, UINT8, STRING = (
 
 # All outputs have the type of the first input.
 _SAME = """
-    Abs Acos Acosh Add AffineGrid And Asin Asinh Atan Atanh AveragePool BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr
-    BitwiseXor Ceil Celu CenterCropPad Clip Col2Im Compress Concat Conv ConvTranspose Cos Cosh CumProd CumSum DFT DeformConv
-    DepthToSpace Det Div Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
-    GlobalLpPool GlobalMaxPool GridSample GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LSTM
-    LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Max MaxRoiPool MaxUnpool Mean MeanVarianceNormalization Min Mish Mod Mul Neg
-    NegativeLogLikelihoodLoss PRelu Pad Pow RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign RotaryEmbedding
-    Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Slice Softmax
-    SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split Sqrt Squeeze STFT Sub Sum Swish Tan Tanh TensorScatter ThresholdedRelu
-    Tile Transpose Trilu Unsqueeze Upsample
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh AveragePool BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil
+    Celu Clip Compress Concat Conv ConvTranspose Cos Cosh CumProd CumSum DepthToSpace Det Div Einsum Elu Erf Exp Expand Flatten Floor
+    GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization HardSigmoid
+    HardSwish Hardmax Identity InstanceNormalization LRN LSTM LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Max Mean
+    MeanVarianceNormalization Min Mish Mod Mul Neg PRelu Pad Pow RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign
+    RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Slice Softmax
+    Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh TensorScatter ThresholdedRelu Tile Transpose Trilu
+    Unsqueeze Upsample
 """
 
 _MICROSOFT_SAME = """
-    Attention BiasAdd BiasGelu BiasSoftmax BiasSplitGelu DecoderMaskedMultiHeadAttention DecoderMaskedSelfAttention
-    DynamicQuantizeMatMul FastGelu FusedConv FusedGemm FusedMatMul FusedMatMulActivation Gelu GemmFastGelu GroupNorm GroupQueryAttention
-    MatMulBnb4 MatMulFpQ4 MatMulNBits MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention
-    QuickGelu RemovePadding RestorePadding RotaryEmbedding SkipGroupNorm TransposeMatMul Trilu QMoE MoE SparseAttention Inverse
-    GatedRelativePositionBias Irfft Rfft GridSample PagedAttention
+    Attention BiasAdd BiasGelu BiasSoftmax BiasSplitGelu DynamicQuantizeMatMul FastGelu FusedConv FusedGemm FusedMatMul
+    FusedMatMulActivation Gelu GemmFastGelu GroupNorm GroupQueryAttention MatMulBnb4 MatMulFpQ4 MatMulNBits MultiHeadAttention NhwcConv
+    NhwcFusedConv NhwcMaxPool QuickGelu RotaryEmbedding SkipGroupNorm TransposeMatMul Trilu QMoE MoE SparseAttention Inverse GridSample
 """
 
 
@@ -44,12 +41,12 @@ def _first(call: Call) -> int:
     return call.dtype(0)
 
 
-@type_rule("Equal Greater Less GreaterOrEqual LessOrEqual And Or Xor Not IsNaN IsInf RegexFullMatch")
+@type_rule("Equal Greater Less GreaterOrEqual LessOrEqual And Or Xor Not IsNaN IsInf")
 def _truth(call: Call) -> int:
     return BOOL
 
 
-@type_rule("Shape Size NonZero ArgMax ArgMin NonMaxSuppression")
+@type_rule("Shape Size NonZero ArgMax ArgMin")
 def _count(call: Call) -> int:
     return INT64
 
@@ -64,7 +61,7 @@ def _dynamic_quantize(call: Call) -> tuple[int, ...]:
     return UINT8, FLOAT, UINT8
 
 
-@type_rule("StringConcat StringNormalizer")
+@type_rule("StringConcat")
 def _string(call: Call) -> int:
     return STRING
 
@@ -121,16 +118,6 @@ def _random(call: Call) -> int:
     return call.integer("dtype", FLOAT)
 
 
-@type_rule("Multinomial")
-def _multinomial(call: Call) -> int:
-    return call.integer("dtype", INT32)
-
-
-@type_rule("MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow")
-def _window(call: Call) -> int:
-    return call.integer("output_datatype", FLOAT)
-
-
 @type_rule("OneHot")
 def _one_hot(call: Call) -> int:
     return call.dtype(2)
@@ -139,11 +126,6 @@ def _one_hot(call: Call) -> int:
 @type_rule("TopK", "MaxPool")
 def _with_indices(call: Call) -> tuple[int, ...]:
     return call.dtype(0), INT64
-
-
-@type_rule("Unique")
-def _unique(call: Call) -> tuple[int, ...]:
-    return call.dtype(0), INT64, INT64, INT64
 
 
 @type_rule("Dropout")

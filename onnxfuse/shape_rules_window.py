@@ -119,6 +119,16 @@ def _pool(call: Call) -> list[Shape | None]:
     return [shape, shape]
 
 
+@shape_rule("NhwcMaxPool", domain=MICROSOFT)
+def _channels_last_pool(call: Call) -> Shape:
+    x = call.shape(0, at_least=2)
+    kernel = call.ints("kernel_shape")
+    if kernel is None:
+        raise Unknown
+    window = _window(call, tuple(kernel))
+    return (x[0], *_slide(call, x[1:-1], window, is_ceiled=call.integer("ceil_mode", 0) != 0), x[-1])
+
+
 @shape_rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def _global_pool(call: Call) -> Shape:
     x = call.shape(0, at_least=2)
@@ -174,6 +184,9 @@ def _scaled(dim: Dim, scale: float) -> Dim | None:
 def _grid_sample(call: Call) -> Shape:
     x, grid = call.shape(0, at_least=2), call.shape(1, at_least=2)
     return x[:2] + grid[1:-1]
+
+
+shape_rule("GridSample", domain=MICROSOFT)(_grid_sample)
 
 
 @shape_rule("RoiAlign")

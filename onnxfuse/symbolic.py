@@ -26,16 +26,17 @@ SIZE_LIMIT = 128  # atoms in one expression; beyond it an unknown stands for the
 class _Atom:
     """A factor that has no parts for arithmetic: a symbol, or an operation on expressions."""
 
-    __slots__ = ("args", "is_nonnegative", "kind", "order", "size", "text")
+    __slots__ = ("args", "is_nonnegative", "kind", "order", "size", "text", "token")
     size: int
 
     def __init__(self, kind: str, text: str, args: tuple[Dim, ...], token: object = None, *, is_nonnegative: bool = True) -> None:
         self.kind = kind
         self.text = text
         self.args = args
+        self.token = token  # tells fresh symbols apart; kept, or its id could be that of another one
         self.is_nonnegative = is_nonnegative
         self.size = 1 + sum(a.size for a in args if isinstance(a, Expr))
-        # `token` tells fresh symbols apart; the hash breaks ties of text in a way that depends on the make alone
+        # the hash breaks ties of text in a way that depends on the make alone
         self.order = (text, kind, hash((kind, text, args, token)), id(token))
 
     def __eq__(self, other: object) -> bool:
