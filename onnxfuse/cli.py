@@ -31,7 +31,7 @@ Shape = Annotated[list[str], typer.Option(metavar="NAME=SIZE", help="The size of
 Rules = Annotated[list[Path], typer.Option(metavar="FILE", help="A Python file with further rules. May be repeated.")]
 Only = Annotated[list[str], typer.Option(metavar="RULE", help="Use this rule and no other. May be repeated.")]
 Disable = Annotated[list[str], typer.Option(metavar="RULE", help="Leave this rule out. May be repeated.")]
-Inputs = Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Verify with these inputs, an array for each, by name.")]
+Inputs = Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Run on these inputs: an array for each, by name.")]
 Library = Annotated[list[Path], typer.Option(metavar="FILE", help="A custom-op library that the model needs. May be repeated.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", metavar="FILE.json", help="Write the report as JSON too.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line per decision, and tracebacks.")]
@@ -119,6 +119,25 @@ def explain(
 
         selection = optimize.Selection(device, level, sizes(shape), rules, names(only), names(disable))
         explain.run(source, selection, node=node, rule=rule, report=report)
+
+
+@app.command()
+def bench(
+    a: Model,
+    b: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="The model to compare with it, optimised.", show_default=False)] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of ONNX Runtime.")] = 1,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each; without it, as many as fit in a few seconds.")] = None,
+    shape: Shape = [],  # noqa: B006
+    inputs: Inputs = None,
+    library: Library = [],  # noqa: B006
+    verbose: Verbose = False,
+) -> None:
+    """Time a model, or two in turns, both with all optimisations of ONNX Runtime."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import bench
+        from onnxfuse.commands.options import sizes
+
+        bench.run(a, b, threads=threads, runs=runs, shapes=sizes(shape), inputs=inputs, libraries=library)
 
 
 @app.command("rules")

@@ -84,9 +84,9 @@ def totals(report: Report) -> list[str]:
     lines = [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
         sizes = ", ".join(f"{k}={v}" for k, v in report.sizes.items())
-        lines.append(f"Predicted saves {_saved(report.fused)} a run on {report.device}" + (f", at {sizes}" if sizes else ""))
+        lines.append(f"Predicted {_saved(report.fused)} saved in a run on {report.device}" + (f", at {sizes}" if sizes else ""))
     lines += [f"Verified  {line}" for line in report.verified]
-    return lines + [f"NOT VERIFIED  {line}" for line in report.not_verified]
+    return lines + [f"Unchecked {line}" for line in report.not_verified]
 
 
 def counts(report: Report) -> str:
