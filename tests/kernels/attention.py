@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from harness import TYPES, Array, Guarded, Kernels, at_page_end, pointer
+
+from tests.kernels.harness import TYPES, Array, Guarded, Kernels, at_page_end, pointer
 
 UNLIMITED = (2**63 - 1) // 4
 
@@ -22,15 +23,15 @@ class Args(ctypes.Structure):
     """AttentionArgs of kernel.h, field by field."""
 
     _fields_ = [
-        *((n, ctypes.c_int64) for n in "batch q_heads kv_heads queries new_keys past_keys head_size value_size".split()),
-        *((n, ctypes.c_void_p) for n in "q k v y".split()),
-        *((n, Strides) for n in "q_strides k_strides v_strides y_strides".split()),
-        *((n, ctypes.c_void_p) for n in "past_key past_value present_key present_value".split()),
+        *((n, ctypes.c_int64) for n in ["batch", "q_heads", "kv_heads", "queries", "new_keys", "past_keys", "head_size", "value_size"]),
+        *((n, ctypes.c_void_p) for n in ["q", "k", "v", "y"]),
+        *((n, Strides) for n in ["q_strides", "k_strides", "v_strides", "y_strides"]),
+        *((n, ctypes.c_void_p) for n in ["past_key", "past_value", "present_key", "present_value"]),
         ("mask_kind", ctypes.c_int),
         ("mask", ctypes.c_void_p),
-        *((n, ctypes.c_int64) for n in "mask_batch mask_head mask_row mask_column".split()),
-        *((n, ctypes.c_float) for n in "scale softcap mask_value".split()),
-        *((n, ctypes.c_int64) for n in "diagonal left right".split()),
+        *((n, ctypes.c_int64) for n in ["mask_batch", "mask_head", "mask_row", "mask_column"]),
+        *((n, ctypes.c_float) for n in ["scale", "softcap", "mask_value"]),
+        *((n, ctypes.c_int64) for n in ["diagonal", "left", "right"]),
         ("zero_masked_rows", ctypes.c_bool),
     ]
 

@@ -7,7 +7,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from harness import ISAS, Kernels, build
+
+from tests.kernels.harness import ISAS, Kernels, build
 
 HERE = Path(__file__).parent
 

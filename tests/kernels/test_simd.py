@@ -8,7 +8,8 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import TYPES, Array, Kernels, at_page_end, ulps
+
+from tests.kernels.harness import TYPES, Array, Kernels, at_page_end, ulps
 
 SPECIAL = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.17549435e-38, -1.1e-38, 3.4028235e38, -3.4028235e38,
                     88.72283, 88.72284, 88.8, 89.5, -87.33654, -87.5, -103.9, -104.1, -105, 1e30, -1e30, 0.625, 0.62499994, 0.99999994,
