@@ -24,6 +24,10 @@ def reference(instance: Instance) -> str:
 class _Body(Reference):
     """Statements by [batch, heads, seq, size] whatever the layouts are."""
 
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._shapes: dict[str, str] = {}  # of values whose shape was asked for
+
     def attribute(self, name: str) -> float:
         return float(self.instance.attributes[name])
 
@@ -33,11 +37,11 @@ class _Body(Reference):
     def layout(self, name: str) -> str:
         return str(self.instance.attributes[f"{name}_layout"])
 
-    # Sizes are int64 tensors of one element, so that Concat makes shapes of them.
-
-    def sizes(self, x: str, *axes: int) -> list[str]:
-        shape = self.op("Shape", x)
-        return [self.op("Slice", shape, self.ints(axis), self.ints(axis + 1)) for axis in axes]
+    def sizes(self, x: str, first: int, last: int | None = None) -> str:
+        """The sizes of axes first to last of `x`, or of the first alone: an int64 vector, for Concat to make shapes of."""
+        if x not in self._shapes:
+            self._shapes[x] = self.op("Shape", x)
+        return self.op("Slice", self._shapes[x], self.ints(first), self.ints((first if last is None else last) + 1))
 
     def reshape(self, x: str, *sizes: str) -> str:
         """Sizes of 0 are meant, where the opset can say so."""
@@ -77,8 +81,7 @@ class _Body(Reference):
         return q, k, v
 
     def _split_heads(self, x: str, heads: int) -> str:
-        batch, seq, row = self.sizes(x, 0, 1, 2)
-        return self.reshape(x, batch, seq, self.ints(heads), self.op("Div", row, self.ints(heads)))
+        return self.reshape(x, self.sizes(x, 0, 1), self.ints(heads), self.op("Div", self.sizes(x, 2), self.ints(heads)))
 
     def _by_head(self, x: str, layout: str, heads: int) -> str:
         if layout == "BSE":
@@ -98,12 +101,11 @@ class _Body(Reference):
     def scores(self, q: str, k: str) -> str:
         """[batch, q_heads, queries, keys]: scaled, capped, masked."""
         products = self.op("MatMul", self._grouped(q, k), self.transpose(k, 0, 1, 3, 2))
-        sizes = [*self.sizes(q, BATCH, HEADS, SEQ), *self.sizes(k, SEQ)]
-        s = products if self._is_ungrouped() else self.reshape(products, *sizes)
+        s = products if self._is_ungrouped() else self.reshape(products, self.sizes(q, BATCH, SEQ), self.sizes(k, SEQ))
         s = self.op("Mul", s, self._scale(q))
         if cap := self.attribute("softcap"):
             s = self.op("Mul", self.op("Tanh", self.op("Div", s, self.number(cap))), self.number(cap))
-        return self._within_bounds(self._masked(s), *sizes[2:])
+        return self._within_bounds(self._masked(s))
 
     def _is_ungrouped(self) -> bool:
         q_heads, kv_heads = self.int_of("q_num_heads"), self.int_of("kv_num_heads")
@@ -113,17 +115,15 @@ class _Body(Reference):
         """The queries, or probabilities, of heads that share keys as more rows of one: [batch, kv_heads, rows, size]."""
         if self._is_ungrouped():
             return x
-        batch, heads, queries, size = self.sizes(x, BATCH, HEADS, SEQ, SIZE)
-        (kv_heads,) = self.sizes(k, HEADS)
+        kv_heads, rows = self.sizes(k, HEADS), self.op("Mul", self.sizes(x, HEADS), self.sizes(x, SEQ))
         # No heads at all make no rows either, so what divides may be 1 then.
         divisor = self.op("Add", kv_heads, self.cast(self.op("Equal", kv_heads, self.ints(0)), "int64"))
-        return self.reshape(x, batch, kv_heads, self.op("Mul", self.op("Div", heads, divisor), queries), size)
+        return self.reshape(x, self.sizes(x, BATCH), kv_heads, self.op("Div", rows, divisor), self.sizes(x, SIZE))
 
     def _scale(self, q: str) -> str:
         if self.attribute("scale") != DEFAULT_SCALE:
             return self.number(self.attribute("scale"))
-        (size,) = self.sizes(q, SIZE)
-        return self.op("Div", self.number(1.0), self.op("Sqrt", self.cast(size, self.sum_type)))
+        return self.op("Div", self.number(1.0), self.op("Sqrt", self.cast(self.sizes(q, SIZE), self.sum_type)))
 
     def _masked(self, s: str) -> str:
         if not self.has("mask"):
@@ -133,12 +133,13 @@ class _Body(Reference):
             return self.op("Where", "mask", s, self.number(replacement) if math.isfinite(replacement) else self.minus_infinity())
         return self.op("Add", s, "mask" if self.instance.types["M"] == self.sum_type else self.cast("mask", self.sum_type))
 
-    def _within_bounds(self, s: str, queries: str, keys: str) -> str:
+    def _within_bounds(self, s: str) -> str:
         """-inf where the key lies past the diagonal (causal), or further from it than the window."""
         causal, left, right = self.int_of("causal"), self.int_of("window_left"), self.int_of("window_right")
         right = 0 if causal else right
         if left < 0 and right < 0:
             return s
+        queries, keys = self.sizes(s, SEQ), self.sizes(s, SIZE)
         zero, one = self.let("Constant <value = int64 {0}> ()"), self.let("Constant <value = int64 {1}> ()")
         rows = self.unsqueeze_last(self.op("Range", zero, self.scalar_of(queries), one))
         columns = self.op("Range", zero, self.scalar_of(keys), one)
@@ -157,7 +158,7 @@ class _Body(Reference):
     def times_values(self, p: str, scores: str, v: str) -> str:
         """[batch, q_heads, queries, value size]."""
         y = self.op("MatMul", self._grouped(p, v), v)
-        return y if self._is_ungrouped() else self.reshape(y, *self.sizes(scores, BATCH, HEADS, SEQ), *self.sizes(v, SIZE))
+        return y if self._is_ungrouped() else self.reshape(y, self.sizes(scores, BATCH, SEQ), self.sizes(v, SIZE))
 
     def laid_out(self, y: str) -> str:
         layout = self.layout("y")
@@ -166,5 +167,4 @@ class _Body(Reference):
         y = self.transpose(y, 0, 2, 1, 3)
         if layout == "BSHD":
             return y
-        batch, seq, heads, size = self.sizes(y, 0, 1, 2, 3)
-        return self.reshape(y, batch, seq, self.op("Mul", heads, size))
+        return self.reshape(y, self.sizes(y, 0, 1), self.op("Mul", self.sizes(y, 2), self.sizes(y, 3)))
