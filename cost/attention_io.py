@@ -143,7 +143,7 @@ def tiled_io(shape: AttentionShape, blocks: Blocks) -> TiledIo:
         read_k=read_k,
         read_v=read_v,
         write_o=size * shape.heads * shape.queries * shape.values,
-        reread=max(0, visits - read_k - read_v),
+        reread=visits - read_k - read_v,
         blocks=blocks,
     )
 

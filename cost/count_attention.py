@@ -12,8 +12,6 @@ from onnxfuse.cost.types import BITS
 from onnxfuse.cost.work import ATTENTION_ROWS, Work
 
 BLOCKS = Blocks(rows=ATTENTION_ROWS, columns=64)  # of a typical kernel
-# What a kernel does for each score: scale and subtract the maximum, find it, take the exp, add it up.
-PER_SCORE = ("Mul", "Max", "Exp", "Add")
 
 
 def attention_work(
@@ -37,7 +35,7 @@ def attention_work(
         elements=pairs,
         dtype=dtype,
         op=op,
-        parts=tuple((op, pairs) for op in PER_SCORE),
+        parts=(("Softmax", pairs),),
         gemm_flops=products,
         operands=4,
         fused=fused,

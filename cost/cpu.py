@@ -47,7 +47,7 @@ def cpu_time(work: Work, cpu: Cpu, *, mode: Mode = "extended", threads: int = 0)
     moved = moved_bytes(work)
     used = max(1, min(most, max(moved // THREAD_BYTES, work.flops // THREAD_FLOPS)))
     node = cpu.fused_node_us if work.fused else cpu.node_us
-    compute = (_gemm_us(work, cpu) + _scalar_us(work, cpu)) / used
+    compute = _compute_us(work, cpu) / used
     level, gbs = bandwidth(cpu, moved, used)
     memory = moved / gbs / 1e3
     return CpuTime(node + max(compute, memory), node, compute, memory, used, level)
@@ -90,11 +90,9 @@ def _basic(work: Work, cpu: Cpu, threads: int) -> CpuTime:
     return CpuTime(max(compute, memory), 0.0, compute, memory, threads, "DRAM")
 
 
-def _gemm_us(work: Work, cpu: Cpu) -> float:
-    ours = work.kind == "attention" and work.fused
-    rate = cpu.gemm_gflops * cpu.attention_efficiency if ours else cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
-    return work.gemm_flops / rate / 1e3
-
-
-def _scalar_us(work: Work, cpu: Cpu) -> float:
-    return sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts) / 1e3
+def _compute_us(work: Work, cpu: Cpu) -> float:
+    """One thread's time for products and scalar work; the rate of fused attention has its softmax in it."""
+    if work.kind == "attention" and work.fused:
+        return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3
+    products = work.gemm_flops / cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
+    return (products + sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts)) / 1e3

@@ -98,6 +98,12 @@ def _load(path: Path, _changed: int) -> Device:
     if kind is None:
         _fail(path, "kind must be 'gpu' or 'cpu'")
     device: Device = _build(kind, {**table, "key": path.stem}, path)
+    if device.confidence not in ("high", "medium", "low"):
+        _fail(path, f"confidence must be high, medium or low; got '{device.confidence}'")
+    if isinstance(device, Gpu) and "fp32" not in device.peak_tflops:
+        _fail(path, "peak_tflops must have fp32, which stands for every type without a rate of its own")
+    if isinstance(device, Cpu) and not device.caches:
+        _fail(path, "caches must have at least one level")
     return device
 
 

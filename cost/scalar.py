@@ -82,8 +82,8 @@ SCALARS: dict[str, Scalar] = {
     "DequantizeLinear": Scalar(3, 0, 3, 0, 3),
     "RotaryEmbedding": Scalar(3, 0, 3, 0, 3),
     # rows: costs of one element of the input
-    "Softmax": Scalar(5, 1, 8, 1, 20),
-    "LogSoftmax": Scalar(5, 1, 8, 1, 20),
+    "Softmax": Scalar(5, 1, 5, 1, 20),
+    "LogSoftmax": Scalar(5, 1, 5, 1, 20),
     "Hardmax": Scalar(2),
     "LayerNormalization": Scalar(8, 0, 8, 0, 8),
     "RMSNormalization": Scalar(4, 0, 4, 0, 4),

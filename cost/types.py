@@ -11,7 +11,7 @@ BITS = {
     "string": 128,  # a small object
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (2, 4, 8, 16, 32, 64)},
     **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0"), 8),
-    "float4e2m1": 4,
+    "float6e2m3": 6, "float6e3m2": 6, "float4e2m1": 4,
 }  # fmt: skip
 ALIASES = {"float32": "float", "float64": "double", "fp32": "float", "fp16": "float16", "bf16": "bfloat16", "half": "float16"}
 
