@@ -7,7 +7,7 @@ depend on; and what somebody else reads stays, or the candidate is declined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -19,7 +19,7 @@ from onnxfuse.graph import Node, Value
 from onnxfuse.matcher import Hit, find
 from onnxfuse.op import ONNX_TYPES, TYPE_NAMES, Op
 from onnxfuse.pattern import Call
-from onnxfuse.rule import Decline, Match, NewConstant, Operand, Rule
+from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, leaves
 from onnxfuse.symbolic import Dim
 
 
@@ -50,8 +50,7 @@ class Candidate:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        values = [o.like if isinstance(o, NewConstant) else o for o in self.call.operands]
-        return tuple(dict.fromkeys(v for v in values if v is not None))
+        return tuple(dict.fromkeys(leaves(self.call.operands)))
 
     def priced(self, price: Price) -> Candidate:
         return replace(self, price=price, decision=replace(self.decision, price=price))
@@ -72,29 +71,49 @@ def candidates(view: View, rules: Sequence[Rule]) -> Iterable[Candidate | Decisi
     for hit in find(view, rules):
         for root in view.values[hit.term]:
             if root.producer is not None and root.graph is view.graph and root.producer.op != "Identity":
-                yield _make(hit, view, root)
+                yield from _make_all(hit, view, root)
 
 
-def _make(hit: Hit, view: View, root: Value) -> Candidate | Decision:
+def _make_all(hit: Hit, view: View, root: Value) -> Iterator[Candidate | Decision]:
     assert root.producer is not None
     blank = Decision(hit.rule.name, Verdict.DECLINED, view.graph.name, root.producer.label, root.name)
     try:
-        call = hit.rule.build(Match(view, root, hit.bound))
-        blank = replace(blank, target=call.name)
+        calls = hit.rule.build(Match(view, root, hit.bound))
+    except Decline as reason:
+        yield replace(blank, reason=str(reason))
+        return
+    except Exception as error:  # noqa: BLE001  # a rule is somebody's code: whatever it raises, the other rules go on
+        yield replace(blank, reason=f"the rule raised {type(error).__name__}: {error}")
+        return
+    for call in calls:
+        yield _make(hit, view, root, call, replace(blank, target=call.name))
+
+
+def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Candidate | Decision:
+    try:
         outputs = _outputs(hit, view, root, call)
         _check_call(call, root, view.graph.opset)
-        stops = {o.like if isinstance(o, NewConstant) else o for o in call.operands if o is not None}
-        region = _region([o for o in outputs if o is not None], stops)
-        blank = replace(blank, ops=tuple(n.op for n in region if n.op != "Constant"), nodes=tuple(n.label for n in region if n.op != "Constant"))
+        inputs = set(leaves(call.operands))
+        region = _region([o for o in outputs if o is not None], _equals(view, inputs, outputs))
+        named = [n for n in region if n.op != "Constant"]
+        blank = replace(blank, ops=tuple(n.op for n in named), nodes=tuple(n.label for n in named))
         _check_rounding(region, root)
         removed = _removed(region, outputs)
         _check_kept(region, removed, outputs, root)
-        _check_cycle(outputs, stops)
+        _check_cycle(outputs, inputs)
     except Decline as reason:
         return replace(blank, reason=str(reason))
-    except Exception as error:  # a rule is somebody's code: whatever it raises, the other rules go on
-        return replace(blank, reason=f"the rule raised {type(error).__name__}: {error}")
     return Candidate(hit.rule, call, view, outputs, region, removed, blank)
+
+
+def _equals(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> set[Value]:
+    """The inputs and every value that is the same by the view: exporters compute a mask again in each layer."""
+    same = set(inputs)
+    for value in inputs:
+        for twin in view.values.get(view.terms.get(value), ()):  # type: ignore[call-overload]  # a missing term has no twins
+            if twin.dtype == value.dtype and twin.shape == value.shape and twin not in outputs:
+                same.add(twin)
+    return same
 
 
 def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | None, ...]:
@@ -129,22 +148,14 @@ def _check_call(call: Call, root: Value, opset: int) -> None:
         raise Decline(f"the result must keep its shape {_dims(root.shape)}; {call.name} gives {_dims(made)}")
 
 
-def _operand_shape(operand: Operand, name: str) -> tuple[Dim, ...]:
-    shape = operand.array.shape if isinstance(operand, NewConstant) else operand.shape if operand is not None else None
-    if shape is None:
-        label = operand.name if isinstance(operand, Value) else name
-        raise Decline(f"the shape of {name} must be known; '{label}' has unknown rank")
-    return tuple(shape)
+def _operand_shape(operand: Value | NewConstant | Made, name: str) -> tuple[Dim, ...]:
+    if operand.shape is None:
+        raise Decline(f"the shape of {name} must be known; '{operand.name}' has unknown rank")
+    return operand.shape
 
 
 def _dims(shape: tuple[Dim, ...] | None) -> str:
     return "of unknown rank" if shape is None else "[" + ",".join(map(str, shape)) + "]"
-
-
-def _operand_dtype(operand: Operand) -> int:
-    if isinstance(operand, NewConstant):
-        return int(onnx.helper.np_dtype_to_tensor_dtype(operand.array.dtype))
-    return operand.dtype if operand is not None else 0
 
 
 def _check_types(op: Op, operands: Sequence[Operand], root: Value) -> None:
@@ -152,7 +163,7 @@ def _check_types(op: Op, operands: Sequence[Operand], root: Value) -> None:
     for param, operand in zip(op.inputs, operands, strict=False):
         if operand is None:
             continue
-        have = _operand_dtype(operand)
+        have = operand.dtype
         allowed = [ONNX_TYPES[t] for t in op.types.get(param.type, (param.type,))]
         if have not in allowed or bound.setdefault(param.type, have) != have:
             wanted = TYPE_NAMES.get(bound.get(param.type, 0), "one of " + ", ".join(op.types.get(param.type, (param.type,))))

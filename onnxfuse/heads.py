@@ -7,10 +7,11 @@ as strides, so the value before those operators is the one to pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onnxfuse.graph import Value
-from onnxfuse.layout import REPEAT, Axis, Layout, Piece, identity
+from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined
 from onnxfuse.rule import Decline, Match
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term
@@ -32,17 +33,19 @@ class Heads:
     present: Value | None = None  # the value that holds past and current together
 
 
-def operand(match: Match, term: Term, name: str, *, transposed: bool = False) -> Heads:
+def operand(match: Match, term: Term, name: str, *, transposed: bool = False, past: bool = False) -> Heads:
     """The operand that `term`, [batch, heads, seq, dim] (dim and seq swapped if `transposed`), comes from.
+
+    past: take what is joined in front along seq as a past of its own, if there is one.
 
     Raises Decline when no value holds it in a layout that ops take.
     """
     if term.op == "View":
-        found = _through_view(match, term, name, transposed)
+        found = _through_view(match, term, name, transposed, past)
         if found is not None:
             return found
-    if term.op == "Concat" and not transposed and (joined := _with_past(match, term, name)) is not None:
-        return joined
+    if past and term.op == "Concat" and not transposed and (whole := _with_past(match, term, name)) is not None:
+        return whole
     return _as_it_is(match, term, name, transposed)
 
 
@@ -60,7 +63,7 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
     return Heads(value, "BHSD", *shape)
 
 
-def _through_view(match: Match, term: Term, name: str, transposed: bool) -> Heads | None:
+def _through_view(match: Match, term: Term, name: str, transposed: bool, past: bool) -> Heads | None:
     base: Term = term.args[0]
     layout: Layout = term.attributes["layout"]
     axes, shape = list(layout.axes), list(layout.shape)
@@ -78,18 +81,28 @@ def _through_view(match: Match, term: Term, name: str, transposed: bool) -> Head
     if kept is None:
         return None
     axes[1] = kept
-    if base.op == "Concat" and len(layout.base) == 4 and tuple(axes) == identity(layout.base).axes:
-        joined = _with_past(match, base, name)
-        if joined is not None:
-            return joined
-    kind = _kind(layout.base, axes, own, dim)
-    if kind is None:
-        return None
-    try:
-        value = match.holder(base, name, shape=layout.base)
-    except Decline:
-        return None
-    return Heads(value, kind, batch, own, seq, dim)
+    if past and base.op == "Concat" and len(layout.base) == 4 and tuple(axes) == identity(layout.base).axes:
+        whole = _with_past(match, base, name)
+        if whole is not None:
+            return whole
+    for kind, arranged in _arrangements(axes):
+        bare = Layout(layout.base, arranged)
+        source = base if bare.is_identity else match.view.algebra.operation("View", (base,), {"layout": bare})
+        try:
+            value = match.holder(source, name, shape=bare.shape)
+        except Decline:
+            continue
+        return Heads(value, kind, batch, own, seq, dim)
+    return None
+
+
+def _arrangements(axes: list[Axis]) -> Iterator[tuple[str, tuple[Axis, ...]]]:
+    """The layouts ops take, each with its axes in terms of [batch, heads, seq, dim]; the one nearest the source first."""
+    batch, heads, seq, dim = axes
+    yield "BSE", (batch, seq, joined((*heads, *dim)))
+    yield "BSHD", (batch, seq, heads, dim)
+    yield "BHSD", (batch, heads, seq, dim)
+    yield "BHDS", (batch, heads, dim, seq)
 
 
 def _own_heads(axis: Axis, heads: Dim) -> tuple[Dim, Axis | None]:
@@ -103,21 +116,6 @@ def _own_heads(axis: Axis, heads: Dim) -> tuple[Dim, Axis | None]:
     for piece in kept:
         own = own * piece.size
     return own, kept
-
-
-def _kind(base: Shape, axes: list[Axis], heads: Dim, dim: Dim) -> str | None:
-    """The name of a layout in which the whole base is used, each axis as [batch, heads, seq, dim] wants it."""
-
-    def whole(axis: int) -> Axis:
-        return () if base[axis] == 1 else (Piece(axis, 1, base[axis]),)
-
-    if len(base) == 3:
-        split = (() if heads == 1 else (Piece(2, dim, heads),), () if dim == 1 else (Piece(2, 1, dim),))
-        return "BSE" if axes == [whole(0), split[0], whole(1), split[1]] and base[2] == heads * dim else None
-    if len(base) != 4:
-        return None
-    orders = {"BHSD": (0, 1, 2, 3), "BSHD": (0, 2, 1, 3), "BHDS": (0, 1, 3, 2)}
-    return next((kind for kind, order in orders.items() if axes == [whole(i) for i in order]), None)
 
 
 def _with_past(match: Match, term: Term, name: str) -> Heads | None:
@@ -135,17 +133,17 @@ def _with_past(match: Match, term: Term, name: str) -> Heads | None:
     return Heads(current.value, current.layout, current.batch, current.heads, current.seq, current.dim, past, present)
 
 
-def result_layout(layout: Layout | None) -> str:
+def result_layout(layout: Layout | None, rank: int | None) -> str:
     """The layout an attention result is wanted in, from the view of [batch, heads, seq, dim] that the root is.
 
     Raises Decline when it is none that ops give.
     """
     if layout is None or layout.is_identity:
-        return "BHSD"
+        return "BSE" if rank == 3 else "BHSD"
     if layout.fixed or len(layout.base) != 4:
         raise Decline("the result must be [batch, heads, seq, dim] or with the heads side by side")
     batch, heads, seq, dim = identity(layout.base).axes
-    kinds = {"BSHD": (batch, seq, heads, dim), "BSE": (batch, seq, (*heads, *dim))}
+    kinds = {"BSHD": (batch, seq, heads, dim), "BSE": (batch, seq, (*heads, *dim))}  # a view across two axes is not joined
     for kind, axes in kinds.items():
         if layout.axes == axes:
             return kind

@@ -125,21 +125,22 @@ def _with_axis(layout: Layout, axis: int, pieces: Axis) -> list[Axis]:
 
 def _normal(base: tuple[Dim, ...], axes: Sequence[Axis], fixed: Sequence[Piece]) -> Layout:
     """The one way to write a layout: pieces joined where they touch, fixed places moved into the piece inside them."""
-    joined = [_join(axis) for axis in axes]
+    walked = [joined(axis) for axis in axes]
     left: list[Piece] = []
     for place in fixed:
-        home = _inside(joined, place)
+        home = _inside(walked, place)
         if home is None:
             left.append(place)
             continue
         row, column, steps = home
-        piece = joined[row][column]
+        piece = walked[row][column]
         moved = replace(piece, start=piece.start + place.start * steps)
-        joined[row] = (*joined[row][:column], moved, *joined[row][column + 1 :])
-    return Layout(base, tuple(joined), tuple(sorted(left, key=lambda p: (p.axis, str(p.inner)))))
+        walked[row] = (*walked[row][:column], moved, *walked[row][column + 1 :])
+    return Layout(base, tuple(walked), tuple(sorted(left, key=lambda p: (p.axis, str(p.inner)))))
 
 
-def _join(axis: Axis) -> Axis:
+def joined(axis: Axis) -> Axis:
+    """The pieces with those that touch made one."""
     pieces: list[Piece] = []
     for piece in axis:
         last = pieces[-1] if pieces else None

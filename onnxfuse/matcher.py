@@ -21,6 +21,7 @@ from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, VARIABLE, Term, close, pro
 Bound = Mapping[str, Any]
 Parts = dict[Term, float]
 MAX_SPLIT = 5  # a product or sum of at most this many left-over parts is divided among several holes in all ways
+NORMS = {"LayerNormalization", "RMSNormalization"}
 COMMUTATIVE = {"And", "Or", "Xor", "Equal", "Min", "Max", "Mul", "Add"}
 
 
@@ -74,10 +75,7 @@ class Matcher:
         elif pattern.op == PRODUCT:
             yield from self._product(pattern, target, bound)
         elif pattern.op == SUM:
-            if target.op == SUM:
-                yield from self._sum(pattern, target, bound)
-            else:
-                self._fail(pattern, target)
+            yield from self._sum(pattern, target, bound)
         else:
             yield from self._operation(pattern, target, bound)
 
@@ -102,19 +100,27 @@ class Matcher:
         if pattern.op != target.op or len(pattern.args) != len(target.args):
             self._fail(pattern, target)
             return
-        with_attributes = _match_attributes(pattern.attributes, target.attributes, bound)
-        if with_attributes is None:
-            self._fail(pattern, target)
-            return
         if self.trace is not None:
             self.trace.enter(pattern)
-        orders = [target.args]
-        if pattern.op in COMMUTATIVE and len(target.args) == 2:
-            orders.append(target.args[::-1])
-        for args in orders:
+        for args, attributes in self._forms(target):
+            with_attributes = _match_attributes(pattern.attributes, attributes, bound)
+            if with_attributes is None:
+                self._fail(pattern, target)
+                continue
             yield from self._all(list(zip(pattern.args, args, strict=True)), with_attributes)
         if self.trace is not None:
             self.trace.depth -= 1
+
+    def _forms(self, target: Term) -> Iterator[tuple[tuple[Term, ...], Mapping[str, Any]]]:
+        """The ways to write an operation: operands swapped, or a norm of a multiple of what it is a norm of."""
+        if target.op in NORMS:  # norm(x, epsilon) = norm(f x, f^2 epsilon); the algebra keeps f out of x
+            for factor in self.view.multiples(target.args[0]):
+                epsilon = target.attributes["epsilon"] * factor * factor
+                yield (self.view.algebra.scale(target.args[0], factor),), {**target.attributes, "epsilon": epsilon}
+            return
+        yield target.args, target.attributes
+        if target.op in COMMUTATIVE and len(target.args) == 2:
+            yield target.args[::-1], target.attributes
 
     def _all(self, pairs: Sequence[tuple[Term, Term]], bound: Bound) -> Iterator[Bound]:
         if not pairs:
@@ -199,10 +205,14 @@ class Matcher:
     # ---- sums
 
     def _sum(self, pattern: Term, target: Term, bound: Bound) -> Iterator[Bound]:
+        offset, parts = _sum_parts(target)
+        if len(parts) < 2 and not offset:
+            self._fail(pattern, target)
+            return
         structured = sorted(((t, c) for t, c in pattern.parts if t.op != VARIABLE), key=lambda part: -_size(part[0]))
         holes = [(t.tag, c) for t, c in pattern.parts if t.op == VARIABLE]
-        for inner, left in self._place_terms(structured, dict(target.parts), bound):
-            yield from self._sum_holes(holes, target.coefficient, pattern.coefficient, left, inner)
+        for inner, left in self._place_terms(structured, parts, bound):
+            yield from self._sum_holes(holes, offset, pattern.coefficient, left, inner)
 
     def _place_terms(self, structured: Sequence[tuple[Term, float]], parts: Parts, bound: Bound) -> Iterator[tuple[Bound, Parts]]:
         if not structured:
@@ -280,10 +290,13 @@ def _match_attributes(pattern: Mapping[str, Any], target: Mapping[str, Any], bou
 
 
 def _sum_parts(term: Term) -> tuple[float, Parts]:
-    if term.op == NUMBER:
-        return term.coefficient, {}
-    if term.op == SUM:
-        return term.coefficient, dict(term.parts)
+    """A term as offset and weighted parts; the factor in front of a sum goes to each of them."""
+    factor, parts = product_of(term)
+    if not parts:
+        return factor, {}
+    if len(parts) == 1 and parts[0][0].op == SUM and parts[0][1] == 1:
+        total = parts[0][0]
+        return factor * total.coefficient, {t: c * factor for t, c in total.parts}
     return 0.0, {term: 1.0}
 
 
@@ -319,7 +332,9 @@ def may_match(pattern: Term, target: Term) -> bool:
         return may_match(pattern.args[0], target)
     if pattern.op == VARIABLE or pattern.op == target.op:
         return True
-    return pattern.op == PRODUCT and target.op not in (NUMBER,)
+    if pattern.op == SUM:
+        return target.op == PRODUCT and len(target.parts) == 1 and target.parts[0][0].op == SUM
+    return pattern.op == PRODUCT and target.op != NUMBER
 
 
 # ---- where to look
@@ -351,6 +366,8 @@ def keys(term: Term) -> Iterator[tuple[str, str | None]]:
     elif term.op not in (NUMBER, LEAF):
         yield PRODUCT, term.op
         yield PRODUCT, None
+    if term.op == PRODUCT and len(term.parts) == 1 and term.parts[0][0].op == SUM:  # a factor in front of a sum
+        yield from keys(term.parts[0][0])
 
 
 def find(view: View, rules: Sequence[Rule]) -> Iterator[Hit]:

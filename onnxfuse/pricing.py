@@ -14,7 +14,7 @@ from onnxfuse.cost.typical import typical
 from onnxfuse.errors import ShapeError
 from onnxfuse.graph import Node, Value
 from onnxfuse.op import TYPE_NAMES, Op
-from onnxfuse.rule import NewConstant
+from onnxfuse.rule import Made, NewConstant
 from onnxfuse.symbolic import Dim, substitute, symbols
 
 Shape = tuple[int, ...]
@@ -63,12 +63,12 @@ class Pricer:
 
     def _fused(self, candidate: Candidate, before: list[Work]) -> Work:
         """The new node: all the arithmetic of what it replaces, moving only its own inputs and outputs."""
-        operands = [o.like if isinstance(o, NewConstant) else o for o in candidate.call.operands if o is not None]
+        operands = [o for o in candidate.call.operands if o is not None]
         read, written = sum(map(self._bytes, operands)), sum(self._bytes(o) for o in candidate.outputs if o is not None)
         kind = "attention" if candidate.rule.kind == "attention" else None
         work = fuse(candidate.call.name, before, bytes_read=read, bytes_written=written, operands=len(operands) + len(candidate.outputs), kind=kind)
         return replace(work, fused=isinstance(candidate.call.op, Op))
 
-    def _bytes(self, value: Value) -> int:
-        shape = self._dims(value)
+    def _bytes(self, value: Value | NewConstant | Made) -> int:
+        shape = None if value.shape is None else tuple(map(self._size, value.shape))
         return 0 if shape is None else prod(shape) * BITS.get(TYPE_NAMES.get(value.dtype, "float"), 32) // 8

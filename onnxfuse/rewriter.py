@@ -21,7 +21,7 @@ from onnxfuse.candidate import Candidate
 from onnxfuse.graph import Graph, Model, Value, constant_value
 from onnxfuse.names import Names, names_in
 from onnxfuse.op import TYPE_NAMES, VERSION, Instance, Op
-from onnxfuse.rule import NewConstant
+from onnxfuse.rule import Made, NewConstant, Operand
 from onnxfuse.symbolic import substitute
 
 Scope = onnx.GraphProto | onnx.FunctionProto
@@ -35,6 +35,7 @@ class Rewrite:
 
     candidate: Candidate
     node: onnx.NodeProto
+    helpers: tuple[onnx.NodeProto, ...]  # operators in front of it, see `rule.Made`; shared ones are in each rewrite
     constants: tuple[onnx.TensorProto, ...]
     body: onnx.FunctionProto | None
 
@@ -63,7 +64,8 @@ def rewrite(model: Model, chosen: Sequence[Candidate]) -> Rewritten:
         by_graph[candidate.view.graph].append(candidate)
     # inner graphs first: an edit moves the nodes that hold them
     for graph in sorted(by_graph, key=_depth, reverse=True):
-        rewrites = [_make(candidate, names, bodies) for candidate in by_graph[graph]]
+        maker = _Maker(names, bodies)
+        rewrites = [maker.make(candidate) for candidate in by_graph[graph]]
         _edit(_scope(proto, graph), graph, rewrites)
         result.rewrites += rewrites
     _import(proto, chosen, bodies)
@@ -88,24 +90,48 @@ def _scope(proto: onnx.ModelProto, graph: Graph) -> Scope:
 # ---- the new node
 
 
-def _make(candidate: Candidate, names: Names, bodies: Bodies) -> Rewrite:
-    call, constants = candidate.call, []
-    inputs: list[gs.Variable] = []
-    for operand in call.operands:
+class _Maker:
+    """Makes the protos of the candidates of one graph; helper operators that are equal are made once."""
+
+    def __init__(self, names: Names, bodies: Bodies) -> None:
+        self.names, self.bodies = names, bodies
+        self.known: dict[Made, tuple[onnx.NodeProto, ...]] = {}
+
+    def make(self, candidate: Candidate) -> Rewrite:
+        call = candidate.call
+        constants: list[onnx.TensorProto] = []
+        helpers: list[onnx.NodeProto] = []
+        inputs = [gs.Variable(self._operand(o, constants, helpers)) for o in call.operands]
+        outputs = [gs.Variable(o.name if o is not None else "") for o in candidate.outputs]
+        attributes = {k: v for k, v in call.attributes.items() if v is not None}
+        node = _export(call.name, self.names.fresh(f"{call.name}_0"), attributes, inputs, outputs, call.domain)
+        body = self.bodies.of(candidate) if isinstance(call.op, Op) else None
+        if body is not None and body.overload:
+            node.overload = body.overload
+        _describe(node, candidate)
+        return Rewrite(candidate, node, tuple(helpers), tuple(constants), body)
+
+    def _operand(self, operand: Operand, constants: list[onnx.TensorProto], helpers: list[onnx.NodeProto]) -> str:
+        """The operand's name; what has to be made for it is added to the lists."""
+        if operand is None:
+            return ""
         if isinstance(operand, NewConstant):
-            constants.append(numpy_helper.from_array(operand.array, names.fresh(operand.like.name)))
-            inputs.append(gs.Variable(constants[-1].name))
-        else:
-            inputs.append(gs.Variable(operand.name) if operand is not None else gs.Variable.empty())
-    outputs = [gs.Variable(o.name) if o is not None else gs.Variable.empty() for o in candidate.outputs]
-    attributes = {k: v for k, v in call.attributes.items() if v is not None}
-    origin = gs.Node(call.name, names.fresh(f"{call.name}_0"), attributes, inputs, outputs, domain=call.domain or None)
-    node = OnnxExporter.export_node(origin)
-    body = bodies.of(candidate) if isinstance(call.op, Op) else None
-    if body is not None and body.overload:
-        node.overload = body.overload
-    _describe(node, candidate)
-    return Rewrite(candidate, node, tuple(constants), body)
+            constants.append(numpy_helper.from_array(operand.array, self.names.fresh(operand.name)))
+            return str(constants[-1].name)
+        if isinstance(operand, Value):
+            return operand.name
+        if operand not in self.known:
+            before: list[onnx.NodeProto] = []
+            inputs = [gs.Variable(self._operand(o, constants, before)) for o in operand.operands]
+            name = self.names.fresh(f"{operand.op}_0")
+            output = gs.Variable(self.names.fresh(f"{name}_output"))
+            self.known[operand] = (*before, _export(operand.op, name, dict(operand.attributes), inputs, [output], ""))
+        helpers += [n for n in self.known[operand] if n not in helpers]
+        return str(self.known[operand][-1].output[0])
+
+
+def _export(op: str, name: str, attributes: Mapping[str, object], inputs: list[gs.Variable], outputs: list[gs.Variable], domain: str) -> onnx.NodeProto:
+    return OnnxExporter.export_node(gs.Node(op, name, dict(attributes), inputs, outputs, domain=domain or None))
 
 
 def _describe(node: onnx.NodeProto, candidate: Candidate) -> None:
@@ -145,16 +171,10 @@ def instance(candidate: Candidate, opset: int) -> Instance:
     """A candidate's call as the op's body sees it."""
     call, op = candidate.call, candidate.call.op
     given = {p.name: o for p, o in zip(op.inputs, call.operands, strict=False) if o is not None}
-    types = {p.type: TYPE_NAMES[_dtype(o)] for p, o in ((p, given[p.name]) for p in op.inputs if p.name in given)}
+    types = {p.type: TYPE_NAMES[given[p.name].dtype] for p in op.inputs if p.name in given}
     types.setdefault(op.outputs[0].type, TYPE_NAMES[candidate.root.dtype])
     outputs = frozenset(p.name for p, o in zip(op.outputs, candidate.outputs, strict=False) if o is not None)
     return Instance({**op.attributes, **call.attributes}, frozenset(given), outputs, types, opset)
-
-
-def _dtype(operand: Value | NewConstant) -> int:
-    if isinstance(operand, NewConstant):
-        return int(onnx.helper.np_dtype_to_tensor_dtype(operand.array.dtype))
-    return operand.dtype
 
 
 def _import(proto: onnx.ModelProto, chosen: Sequence[Candidate], bodies: Bodies) -> None:
@@ -200,6 +220,7 @@ def _edit(scope: Scope, graph: Graph, rewrites: Sequence[Rewrite]) -> None:
         first = min(o.producer.index for o in rewrite_.candidate.outputs if o is not None and o.producer is not None)
         for constant in rewrite_.constants:
             keyed += _add_constant(scope, constant, first)
+        keyed += [(first, n) for n in rewrite_.helpers if all(n is not k for _, k in keyed)]
         keyed.append((first, rewrite_.node))
     live = _drop_dead(keyed, graph, scope)
     ordered = [_copy(node) for node in _sorted(live)]
@@ -316,8 +337,9 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in region}
     outputs = [o for o in candidate.outputs if o is not None]
     before = _small(model, [_copy(n.proto) for n in candidate.region], inputs, outputs, tensors.values(), sizes)
-    constants = [*(t for n, t in tensors.items() if n in rewrite_.node.input), *rewrite_.constants]
-    after = _small(model, [_copy(rewrite_.node)], inputs, outputs, constants, sizes)
+    read = {name for n in (*rewrite_.helpers, rewrite_.node) for name in n.input}
+    constants = [*(t for n, t in tensors.items() if n in read), *rewrite_.constants]
+    after = _small(model, [_copy(n) for n in (*rewrite_.helpers, rewrite_.node)], inputs, outputs, constants, sizes)
     if rewrite_.body is not None:
         after.functions.append(rewrite_.body)
         after.ir_version = max(after.ir_version, OVERLOADS_IR)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
-from onnx.helper import tensor_dtype_to_np_dtype
+from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 
 from onnxfuse.canonical import View
 from onnxfuse.canonical.view import FLOATS
@@ -26,15 +26,67 @@ class Decline(Exception):
     """Raised by a guard or a builder: the reason a reader of the report gets, phrased as what must hold."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NewConstant:
     """A constant the rewrite adds: a weight reshaped or converted to what the op wants."""
 
     array: np.ndarray
     like: Value  # what it was made from; names the new initializer
 
+    @property
+    def name(self) -> str:
+        return self.like.name
 
-Operand = Value | NewConstant | None
+    @property
+    def dtype(self) -> int:
+        return int(np_dtype_to_tensor_dtype(self.array.dtype))
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return tuple(self.array.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NewConstant) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return str(self.array.dtype), self.array.shape, self.array.tobytes()
+
+
+@dataclass(frozen=True)
+class Made:
+    """A standard operator the rewrite adds in front: what no value of the graph holds yet (the sum of two masks).
+
+    Equal ones are added once per graph. shape and dtype are those of its result.
+    """
+
+    op: str
+    operands: tuple[Operand, ...]
+    dtype: int
+    shape: tuple[Dim, ...] | None
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}({', '.join(getattr(o, 'name', '') for o in self.operands)})"
+
+
+Operand = Union[Value, NewConstant, Made, None]
+
+
+def leaves(operands: Iterable[Operand]) -> Iterator[Value]:
+    """The values of the graph that operands are made from."""
+    for operand in operands:
+        if isinstance(operand, Made):
+            yield from leaves(operand.operands)
+        elif isinstance(operand, NewConstant):
+            yield operand.like
+        elif operand is not None:
+            yield operand
+
+
 Guard = Callable[["Match"], "str | None"]
 
 
@@ -83,7 +135,7 @@ def _name(hole: Var | Scalar | str) -> str:
     return hole if isinstance(hole, str) else hole.name
 
 
-Builder = Callable[[Match], Call]
+Builder = Callable[[Match], Union[Call, Sequence[Call]]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +143,8 @@ class Rule:
     """before == after, where the guards hold.
 
     before: a pattern. after: a call of an op with the pattern's Vars and Scalars (a Var that this alternative lacks
-    becomes an absent input), or a function from the Match to such a call with Values in it; it may raise Decline.
+    becomes an absent input), or a function from the Match to such a call with Values in it, or to several, best first,
+    where it depends on the graph around which can be had; it may raise Decline.
     where: guards; each returns None, or why not. outputs: sub-pattern names that the op's further outputs give.
     fires_on, declines: worked examples as ONNX text; of `declines` each key is the reason expected.
     kind: "elementwise" (pointwise and norms), "attention", "matmul" or "layout": what `--level elementwise` keeps.
@@ -119,13 +172,16 @@ class Rule:
             raise RuleError(f"rule {name}: its pattern matches nothing. Give it at least one operator")
         return named
 
-    def build(self, match: Match) -> Call:
-        """The fused call of a match, operands as Values. Raises Decline with the guard's reason."""
+    def build(self, match: Match) -> list[Call]:
+        """The fused calls a match may become, operands as Values. Raises Decline with the guard's reason."""
         for guard in self.where:
             reason = guard(match)
             if reason:
                 raise Decline(reason)
-        call = self.after(match) if callable(self.after) else self.after
+        built = self.after(match) if callable(self.after) else self.after
+        return [self._finished(match, call) for call in ([built] if isinstance(built, Call) else built)]
+
+    def _finished(self, match: Match, call: Call) -> Call:
         operands = tuple(_resolve(match, o) for o in call.operands)
         attributes = {k: match.scalar(v) if isinstance(v, Scalar) else v for k, v in call.attributes.items()}
         while operands and operands[-1] is None:
@@ -136,7 +192,7 @@ class Rule:
 def _resolve(match: Match, operand: Any) -> Operand:
     if isinstance(operand, Var):
         return match.value(operand) if match.has(operand) else None
-    if operand is None or isinstance(operand, (Value, NewConstant)):
+    if operand is None or isinstance(operand, (Value, NewConstant, Made)):
         return operand
     raise RuleError(f"a rule's result takes Vars and Values as inputs; got {operand!r}. Pass numbers as attributes")
 

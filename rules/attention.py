@@ -7,47 +7,57 @@ become attributes and inputs of the op.
 
 import math
 
+import numpy as np
+from onnx.helper import tensor_dtype_to_np_dtype
+
 from onnxfuse.custom_ops.attention.op import ATTENTION
 from onnxfuse.graph import Value
 from onnxfuse.heads import Heads, operand, result_layout
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
-from onnxfuse.rule import Decline, Match, Rule
+from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule
 
-q, k, v, mask, keep = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep")
+q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
 scale, softcap, masked, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("layout")
 
 plain = scale * op.MatMul(q, k)
 capped = softcap * op.Tanh(plain)
 scores = either(plain, capped)
-probabilities = op.Softmax(either(scores + optional(mask), op.Where(keep, scores, masked)), axis=-1)
+chosen = either(scores, op.Where(keep, scores, masked), op.Where(drop, masked, scores))
+probabilities = op.Softmax(chosen + optional(mask), axis=-1)
 result = op.MatMul(either(op.NanToZero(probabilities).named("guard"), probabilities), v)
 
 
-def build(match: Match) -> Call:
+def build(match: Match) -> list[Call]:
+    """With the past as inputs of its own where there is one, else (or where that is no order) with the joined keys."""
+    found = [_call(match, past=True), _call(match, past=False)]
+    return found if found[0].operands[4:5] != (None,) else found[1:]
+
+
+def _call(match: Match, *, past: bool) -> Call:
     queries = operand(match, match.term(q), "q")
-    keys = operand(match, match.term(k), "k", transposed=True)
-    values = operand(match, match.term(v), "v")
+    keys = operand(match, match.term(k), "k", transposed=True, past=past)
+    values = operand(match, match.term(v), "v", past=past)
+    if past and (keys.past is None) != (values.past is None):
+        return _call(match, past=False)
     _check(queries, keys, values)
-    root_layout = result_layout(match.scalar(layout) if match.has(layout) else None)
-    if "BSE" in (queries.layout, keys.layout, values.layout, root_layout) and not all(isinstance(h.heads, int) for h in (queries, keys)):
-        raise Decline("the number of heads must be known")
     cap = match.scalar(softcap) if match.has(softcap) else 0.0
+    choice, fill = _masks(match)
     call = ATTENTION(
         queries.value,
         keys.value,
         values.value,
-        _mask(match),
+        choice,
         keys.past,
         values.past,
-        q_num_heads=queries.heads if isinstance(queries.heads, int) else 0,
-        kv_num_heads=keys.heads if isinstance(keys.heads, int) else 0,
+        q_num_heads=_count(queries),
+        kv_num_heads=_count(keys),
         q_layout=queries.layout,
         k_layout=keys.layout,
         v_layout=values.layout,
-        y_layout=root_layout,
+        y_layout=result_layout(match.scalar(layout) if match.has(layout) else None, match.root.rank),
         scale=match.scalar(scale) * (cap or 1.0),
         softcap=cap,
-        mask_value=match.scalar(masked) if match.has(masked) else -math.inf,
+        mask_value=fill,
         zero_masked_rows=int(match.has("guard")),
     )
     return call.giving(_needed(keys.present), _needed(values.present))
@@ -56,15 +66,36 @@ def build(match: Match) -> Call:
 def _check(queries: Heads, keys: Heads, values: Heads) -> None:
     if keys.heads != values.heads:
         raise Decline(f"k and v must have as many heads as each other; they have {keys.heads} and {values.heads}")
-    if (keys.past is None) != (values.past is None):
-        raise Decline("k and v must both have a past, or neither")
+    for name, heads in (("q", queries), ("k", keys), ("v", values)):
+        if heads.layout == "BSE" and not isinstance(heads.heads, int):
+            raise Decline(f"the number of heads of {name} must be known; it is {heads.heads}")
 
 
-def _mask(match: Match) -> Value | None:
-    hole = keep if match.has(keep) else mask
-    if not match.has(hole):
-        return None
-    value = match.value(hole)
+def _count(heads: Heads) -> int:
+    """The op asks for the number of heads only where the layout does not say it."""
+    return heads.heads if isinstance(heads.heads, int) else 0
+
+
+def _masks(match: Match) -> tuple[Operand, float]:
+    """(mask, mask_value): a choice and an added mask together become one added mask."""
+    fill = match.scalar(masked) if match.has(masked) else -math.inf
+    choice: Operand = _axes(match.value(keep)) if match.has(keep) else None
+    if match.has(drop):
+        value = _axes(match.value(drop))
+        choice = Made("Not", (value,), value.dtype, value.shape)
+    if not match.has(mask):
+        return choice, fill
+    added = _axes(match.value(mask))
+    if choice is None:
+        return added, -math.inf
+    if fill > -1e30:
+        raise Decline(f"beside an added mask, what is not chosen must be -inf or the lowest number; it is {fill:g}")
+    zero, low = (NewConstant(np.array(x, tensor_dtype_to_np_dtype(added.dtype)), added) for x in (0.0, fill))
+    chosen_mask = Made("Where", (choice, zero, low), added.dtype, choice.shape)
+    return Made("Add", (added, chosen_mask), added.dtype, added.shape), -math.inf
+
+
+def _axes(value: Value) -> Value:
     if value.rank is None or value.rank > 4:
         raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.rank is None else value.rank}")
     return value

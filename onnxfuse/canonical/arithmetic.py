@@ -9,7 +9,7 @@ import onnx
 
 from onnxfuse.canonical.view import FLOATS, View, axes_of, handles, is_float, negative_axis, plain_attributes, size_of
 from onnxfuse.graph import Node, Value
-from onnxfuse.layout import transpose
+from onnxfuse.layout import Layout, identity, reshape, transpose
 from onnxfuse.term import NUMBER, Term
 
 Terms = list[Term | None] | None
@@ -208,12 +208,43 @@ def _softmax(view: View, node: Node) -> Terms:
     axis = negative_axis(node.attributes.get("axis", 1 if old else -1), node.inputs[0])
     if axis is None or (old and axis != -1):
         return None
+    merged = view.layout(node.inputs[0])
+    if axis == -1 and merged is not None and merged[0] == 1 and not merged[2].is_identity and _keeps_last(merged[2]):
+        return view.view((1.0, view.algebra.operation("Softmax", (merged[1],), {"axis": -1}), merged[2]), lambda layout: layout)
     return [view.algebra.operation("Softmax", view.args(node), {"axis": axis})]
+
+
+def _keeps_last(layout: Layout) -> bool:
+    """Whether the view only regroups the leading axes of its base."""
+    last = identity(layout.base).axes[-1]
+    rest = [p for axis in layout.axes[:-1] for p in axis]
+    return layout.axes[-1] == last and all(p.axis != len(layout.base) - 1 and p.axis >= 0 for p in rest) and not layout.fixed
 
 
 @handles("MatMul")
 def _matmul(view: View, node: Node) -> Terms:
-    return [view.algebra.operation("MatMul", view.args(node))] if is_float(node.outputs[0]) else None
+    if not is_float(node.outputs[0]):
+        return None
+    return _unmerged(view, node) or [view.algebra.operation("MatMul", view.args(node))]
+
+
+def _unmerged(view: View, node: Node) -> Terms:
+    """A product of [batch*heads, m, k] views as the product with batch and heads apart, merged afterwards."""
+    sides = [view.layout(v) for v in node.inputs]
+    if any(s is None or len(s[2].axes) != 3 for s in sides):
+        return None
+    (fa, a, la), (fb, b, lb) = (s for s in sides if s is not None)
+    batch = max((la.axes[0], lb.axes[0]), key=len)
+    if len(batch) < 2:
+        return None
+    sizes = [p.size for p in batch]
+    split = [reshape(layout, (*sizes, *layout.shape[1:])) for layout in (la, lb)]
+    if split[0] is None or split[1] is None:
+        return None
+    terms = [view.algebra.operation("View", (t,), {"layout": layout}) for t, layout in zip((a, b), split, strict=True)]
+    apart = view.algebra.operation("MatMul", terms)
+    merged = reshape(identity((*sizes, la.shape[1], lb.shape[2])), (la.shape[0], la.shape[1], lb.shape[2]))
+    return view.view((fa * fb, apart, merged), lambda layout: layout) if merged is not None else None
 
 
 @handles("Gemm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxfuse.canonical.view import View, handles, negative_axis
+from onnxfuse.canonical.view import View, handles, is_float, negative_axis
 from onnxfuse.graph import Node, Value
 from onnxfuse.layout import cut, expand, reshape, transpose
 from onnxfuse.symbolic import Dim
@@ -37,6 +37,15 @@ def _expand(view: View, node: Node) -> Terms:
     if target is None:
         return None
     return view.view(view.layout(node.inputs[0]), lambda layout: expand(layout, target))
+
+
+@handles("ConstantOfShape")
+def _constant_of_shape(view: View, node: Node) -> Terms:
+    """The number it is filled with, where that is a float; integers are sizes, which shape inference knows."""
+    if not is_float(node.outputs[0]):
+        return None
+    held = node.attributes.get("value")
+    return [view.algebra.number(0.0 if held is None else float(held.values.reshape(-1)[0]))]
 
 
 @handles("Split")

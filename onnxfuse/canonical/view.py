@@ -36,6 +36,7 @@ class View:
         self.algebra = Canonical()
         self.terms: dict[Value, Term] = {}
         self.values: dict[Term, list[Value]] = defaultdict(list)
+        self._multiples: dict[Term, list[float]] = defaultdict(list)
         for value in graph.values.values():
             if value.producer is None:
                 self._set(value, self._source(value))
@@ -56,9 +57,18 @@ class View:
         term = self.term(value)
         return term.coefficient if term is not None and term.op == NUMBER else None
 
+    def multiples(self, term: Term) -> list[float]:
+        """The factors f for which some value of the graph is f * term, 1 first if it is among them."""
+        coefficient, parts = product_of(term)
+        factors = self._multiples.get(self.algebra.product(1.0, parts), ())
+        return sorted((f / coefficient for f in factors), key=lambda f: f != 1)
+
     def _set(self, value: Value, term: Term) -> None:
         self.terms[value] = term
         self.values[term].append(value)
+        coefficient, parts = product_of(term)
+        if parts and len(self.values[term]) == 1:
+            self._multiples[self.algebra.product(1.0, parts)].append(coefficient)
 
     def _source(self, value: Value) -> Term:
         """The term of a value that no operation of this graph explains."""
@@ -133,6 +143,8 @@ class View:
         changed = change(layout)
         if changed is None:
             return None
+        if base.op == NUMBER:  # a constant is the same from wherever it is looked at
+            return [self.algebra.scale(base, factor)]
         return [self.algebra.scale(self.algebra.operation("View", (base,), {"layout": changed}), factor)]
 
 
