@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import onnx
 
-from onnxfuse import graph
 from onnxfuse import session as runtime
-from onnxfuse.errors import VerificationError
+from onnxfuse.errors import ModelError, VerificationError
 from onnxfuse.inputs import Feed, Maker, load_feeds
 from onnxfuse.inputs import sizes as size
 from onnxfuse.inputs.sizes import Refusal, Sizes
 from onnxfuse.inputs.values import Regime
+from onnxfuse.verify.isolated import Crash, run_isolated
+from onnxfuse.verify.loaded import Loaded, Source, load
 from onnxfuse.verify.runs import Runner
-
-Source: TypeAlias = "str | Path | onnx.ModelProto | graph.Model"
 
 USUAL = {"batch": 1, "past": 128, "first": 128, "other": 64}  # sizes of a use that is worth timing
 SECONDS = 4.0  # how long to measure if no number of runs is given
@@ -73,34 +73,29 @@ def bench(
     are usual ones (batch 1, 128 tokens) as far as the model takes them. folder: of the external data of protos.
     Raises RuntimeMissingError, ModelError, UsageError (no such size), VerificationError (no inputs that it takes).
     """
-    first = _runner(a, threads, libraries, providers, folder)
-    second = _runner(b, threads, libraries, providers, folder) if b is not None else None
-    feed, sizes = _feed(a, first, shapes or {}, inputs, seed)
+    models = [load(source, folder) for source in (a, b) if source is not None]
+    used = tuple(providers) if providers is not None else tuple(runtime.default_providers())
+    for model in models:
+        _check_loads(model, libraries, used)
+    first, *others = [model.runner(libraries, used, threads=threads) for model in models]
+    second = others[0] if others else None
+    feed, sizes = _feed(models[0].proto, first, shapes or {}, inputs, seed)
     one, two = _times(first, second, feed, runs)
-    used = tuple(first.session.get_providers())
     if second is None:
         return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used)
     low, middle, high = _quartiles([x / y for x, y in zip(one, two, strict=True)])
     return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used)
 
 
-def _runner(source: Source, threads: int, libraries: Sequence[str | Path], providers: Sequence[str] | None, folder: Path | None) -> Runner:
-    if isinstance(source, graph.Model):
-        source, folder = source.proto, source.folder or folder
-    elif not isinstance(source, onnx.ModelProto):
-        folder = None
-    made = runtime.session(source, providers, threads=threads, libraries=libraries, folder=folder)
-    return Runner(made, _proto(source))
+def _check_loads(model: Loaded, libraries: Sequence[str | Path], providers: Sequence[str]) -> None:
+    """Raise ModelError if ONNX Runtime's optimisations crash on a model: better in a process of its own than in ours."""
+    with tempfile.TemporaryDirectory(prefix="onnxfuse-") as name:
+        (result,) = run_isolated([model.job(libraries, providers, Path(name))], [])
+    if isinstance(result, Crash):
+        raise ModelError(f"{model.label}: cannot be timed: {result}. Try another version of ONNX Runtime")
 
 
-def _proto(source: Source) -> onnx.ModelProto:
-    if isinstance(source, graph.Model):
-        return source.proto
-    return source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
-
-
-def _feed(source: Source, run: Runner, shapes: Mapping[str, int], inputs: str | Path | None, seed: int) -> tuple[Feed, Sizes]:
-    proto = _proto(source)
+def _feed(proto: onnx.ModelProto, run: Runner, shapes: Mapping[str, int], inputs: str | Path | None, seed: int) -> tuple[Feed, Sizes]:
     if inputs is not None:
         return load_feeds(inputs, proto)[0], {}
     maker, regime = Maker(proto, shapes), Regime("nothing masked", masks="ones")

@@ -29,6 +29,10 @@ Outputs = list[Any]
 CHILD = "import sys, pathlib, onnxfuse.verify.isolated as isolated; isolated.main(pathlib.Path(sys.argv[1]))"
 
 
+class Crash(str):
+    """How the child ended that should have done a job."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A model file to load, with every optimisation on, and run on every feed. folder: of its external data, if not its own."""
@@ -41,7 +45,7 @@ class Job:
 
 
 def run_isolated(jobs: Sequence[Job], feeds: Sequence[Feed]) -> list[list[Outputs | str] | str]:
-    """Return, per job, the outputs per feed; a text says instead why a feed or a whole job failed, crashes included."""
+    """Return, per job, the outputs per feed; a text says instead why a feed or a whole job failed, a `Crash` that it crashed."""
     with tempfile.TemporaryDirectory(prefix="onnxfuse-") as name:
         folder = Path(name)
         (folder / "feeds.pickle").write_bytes(pickle.dumps(list(feeds)))
@@ -57,13 +61,6 @@ def run_isolated(jobs: Sequence[Job], feeds: Sequence[Feed]) -> list[list[Output
         return results
 
 
-def saved(model: onnx.ModelProto, folder: Path) -> Path:
-    """Write a model (its external data stays where it is) and return the path."""
-    path = folder / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
 def _environment() -> dict[str, str]:
     """Ours, such that the child finds the package where we found it."""
     paths = [str(Path(folder).parent) for folder in onnxfuse.__path__] + [os.environ.get("PYTHONPATH", "")]
@@ -76,11 +73,11 @@ def _take(path: Path) -> Any:
     return result
 
 
-def _ending(status: subprocess.CompletedProcess[bytes]) -> str:
+def _ending(status: subprocess.CompletedProcess[bytes]) -> Crash:
     if status.returncode < 0:
-        return f"ONNX Runtime crashed (signal {-status.returncode})"
+        return Crash(f"ONNX Runtime crashed (signal {-status.returncode})")
     lines = status.stderr.decode(errors="replace").strip().splitlines()
-    return f"ONNX Runtime ended with exit code {status.returncode}: {lines[-1] if lines else 'nothing said'}"
+    return Crash(f"ONNX Runtime ended with exit code {status.returncode}: {lines[-1] if lines else 'nothing said'}")
 
 
 def _run(job: Job, feeds: Sequence[Feed]) -> list[Outputs | str] | str:

@@ -6,23 +6,21 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxfuse import graph
 from onnxfuse import session as runtime
 from onnxfuse.errors import ModelError, OnnxFuseError, RuntimeMissingError, VerificationError
 from onnxfuse.inputs import Feed, Maker, load_feeds, trials
 from onnxfuse.inputs.sizes import Refusal
 from onnxfuse.verify.compare import MODEL_BUDGETS, Difference, difference, largest_error, located
-from onnxfuse.verify.isolated import Job, run_isolated, saved
+from onnxfuse.verify.isolated import Job, run_isolated
+from onnxfuse.verify.loaded import Loaded, Source, load
 from onnxfuse.verify.memory import too_large, weight_bytes
 from onnxfuse.verify.runs import Runner, described, joined
 from onnxfuse.verify.widen import is_narrow, widen, widen_feed
-
-Source: TypeAlias = "str | Path | onnx.ModelProto | graph.Model"
 
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 WIDENED = 2**30  # bytes of weights up to which a half model is also run in float32
@@ -65,26 +63,13 @@ class _Setup:
     libraries: tuple[str, ...]
     providers: tuple[str, ...]
 
-
-@dataclass(frozen=True)
-class _Model:
-    """A model by its proto (weights may lie outside) and, if it came from there, its file."""
-
-    proto: onnx.ModelProto
-    path: Path | None
-    folder: Path | None
-
-    def runner(self, setup: _Setup, *, register: bool) -> Runner:
+    def plain(self, model: Loaded, *, register: bool) -> Runner:
         """With every optimisation off."""
-        source, folder = (self.path, None) if self.path else (self.proto, self.folder)
-        made = runtime.session(source, setup.providers, optimizations=False, libraries=setup.libraries, register=register, folder=folder)
-        return Runner(made, self.proto)
+        return model.runner(self.libraries, self.providers, optimizations=False, register=register)
 
-    def job(self, setup: _Setup, temporary: Path, *, register: bool) -> Job:
+    def optimised(self, model: Loaded, temporary: Path, *, register: bool) -> Job:
         """With every optimisation on."""
-        path = self.path or saved(self.proto, temporary)
-        folder = None if self.path or self.folder is None else str(self.folder)
-        return Job(str(path), setup.libraries, setup.providers, register, folder)
+        return model.job(self.libraries, self.providers, temporary, register=register)
 
 
 @dataclass(frozen=True)
@@ -145,18 +130,9 @@ def verify(
     return Verification(tuple(q.label for q in asked), findings.errors, tuple(findings.differences), tuple(findings.not_run))
 
 
-def _models(a: Source, b: Source, folder: Path | None) -> tuple[_Model, _Model]:
-    first, second = _model(a, folder), _model(b, folder)
+def _models(a: Source, b: Source, folder: Path | None) -> tuple[Loaded, Loaded]:
+    first, second = load(a, folder), load(b, folder)
     return replace(first, folder=first.folder or second.folder), replace(second, folder=second.folder or first.folder)
-
-
-def _model(source: Source, folder: Path | None) -> _Model:
-    if isinstance(source, graph.Model):
-        return _Model(source.proto, None, source.folder or folder)
-    if isinstance(source, onnx.ModelProto):
-        return _Model(source, None, folder)
-    path = Path(source)
-    return _Model(graph.read_proto(path), path, path.parent)
 
 
 def _ways(model: onnx.ModelProto) -> tuple[bool, ...]:
@@ -182,17 +158,16 @@ def _contract(a: onnx.ModelProto, b: onnx.ModelProto) -> Difference | None:
 
 
 def _ask(
-    model: _Model, setup: _Setup, inputs: str | Path | Sequence[Feed] | None, shapes: Mapping[str, int], seed: int, findings: _Findings
+    model: Loaded, setup: _Setup, inputs: str | Path | Sequence[Feed] | None, shapes: Mapping[str, int], seed: int, findings: _Findings
 ) -> list[_Asked]:
     """Run the original on every feed, and note which outputs are not the same twice."""
-    run = model.runner(setup, register=True)
+    run = setup.plain(model, register=True)
     is_random = any(node.op_type in RANDOM for node in runtime.all_nodes(model.proto))
     asked = []
     for feed, label in _feeds(model.proto, run, inputs, shapes, seed):
         want = run(feed)
         if isinstance(want, Refusal):
-            name = model.path or runtime.label(model.proto)
-            raise VerificationError(f"{name}: does not run on these inputs: {want.text}. Give others with --inputs FILE.npz")
+            raise VerificationError(f"{model.label}: does not run on these inputs: {want.text}. Give others with --inputs FILE.npz")
         if is_random:
             findings.random |= _unsteady(run, feed, want)
         asked.append(_Asked(feed, label, want))
@@ -217,10 +192,10 @@ def _feeds(
         yield trial.feed, described(trial.feed, trial.sizes, trial.regime.name)
 
 
-def _compare_plain(first: _Model, second: _Model, setup: _Setup, asked: Sequence[_Asked], register: bool, findings: _Findings) -> None:
+def _compare_plain(first: Loaded, second: Loaded, setup: _Setup, asked: Sequence[_Asked], register: bool, findings: _Findings) -> None:
     """Run the new model one way on every feed and note what differs."""
     try:
-        run = second.runner(setup, register=register)
+        run = setup.plain(second, register=register)
     except (ModelError, RuntimeMissingError) as error:
         findings.differences.append(Difference(f"{_way_text(register)}the new model cannot be loaded: {error}"))
         return
@@ -231,18 +206,19 @@ def _compare_plain(first: _Model, second: _Model, setup: _Setup, asked: Sequence
         findings.differences += [replace(d, reason=_way_text(register) + d.reason) for d in found]
 
 
-def _compare_optimised(first: _Model, second: _Model, setup: _Setup, asked: Sequence[_Asked], findings: _Findings) -> None:
+def _compare_optimised(first: Loaded, second: Loaded, setup: _Setup, asked: Sequence[_Asked], findings: _Findings) -> None:
     """Run the new model with every optimisation on; what they do to the original as well is no fault of ours."""
     feeds = [question.feed for question in asked]
     ways = _ways(second.proto)
     with tempfile.TemporaryDirectory(prefix="onnxfuse-") as name:
-        jobs = [second.job(setup, Path(name), register=register) for register in ways]
+        jobs = [setup.optimised(second, Path(name), register=register) for register in ways]
         answers = zip(ways, run_isolated(jobs, feeds), strict=True)
-        found = [d for register, result in answers for d in _judge_all(first, setup, asked, result, register, findings)]
+        scratch = _Findings(random=findings.random)  # errors of the optimisations are not those of the rewrites
+        found = [d for register, result in answers for d in _judge_all(first, setup, asked, result, register, scratch)]
         if not found:
             return
-        (original,) = run_isolated([first.job(setup, Path(name), register=True)], feeds)
-    theirs = _judge_all(first, setup, asked, original, True, _Findings(random=findings.random))
+        (original,) = run_isolated([setup.optimised(first, Path(name), register=True)], feeds)
+    theirs = _judge_all(first, setup, asked, original, True, scratch)
     if theirs:
         findings.not_run.append(f"with ONNX Runtime's own optimisations, which go wrong on the original model too ({theirs[0]})")
     else:
@@ -250,7 +226,7 @@ def _compare_optimised(first: _Model, second: _Model, setup: _Setup, asked: Sequ
 
 
 def _judge_all(
-    first: _Model, setup: _Setup, asked: Sequence[_Asked], result: list[Any] | str, register: bool, findings: _Findings
+    first: Loaded, setup: _Setup, asked: Sequence[_Asked], result: list[Any] | str, register: bool, findings: _Findings
 ) -> list[Difference]:
     if isinstance(result, str):
         return [Difference(f"{_way_text(register)}cannot be loaded: {result}")]
@@ -258,7 +234,7 @@ def _judge_all(
     return [replace(d, reason=_way_text(register) + d.reason) for d in found]
 
 
-def _judge(first: _Model, setup: _Setup, question: _Asked, answer: list[Any] | str, findings: _Findings) -> list[Difference]:
+def _judge(first: Loaded, setup: _Setup, question: _Asked, answer: list[Any] | str, findings: _Findings) -> list[Difference]:
     """Compare all outputs for one feed; a text is what the runtime said instead of running."""
     if isinstance(answer, str):
         return [Difference(f"the new model fails where the original runs: {answer}", feed=question.label)]
@@ -274,13 +250,13 @@ def _judge(first: _Model, setup: _Setup, question: _Asked, answer: list[Any] | s
     return wrong
 
 
-def _beside_truth(first: _Model, setup: _Setup, question: _Asked, got: Mapping[str, Any], wrong: list[Difference]) -> list[Difference]:
+def _beside_truth(first: Loaded, setup: _Setup, question: _Asked, got: Mapping[str, Any], wrong: list[Difference]) -> list[Difference]:
     """What is left of the differences of a half model when each number may also be near what the original gives in float32."""
     if weight_bytes(first.proto) > WIDENED:
         return wrong
     try:
         wide = widen(first.proto, first.folder)
-        run = _Model(wide, None, first.folder).runner(setup, register=True)
+        run = setup.plain(Loaded(wide, None, first.folder), register=True)
     except OnnxFuseError:
         return wrong
     truth = run(widen_feed(question.feed))
