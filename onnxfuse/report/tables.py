@@ -70,10 +70,12 @@ def _reason_rows(decisions: Iterable[Decision]) -> list[ReasonRow]:
 
 
 def decisions_table(decisions: Sequence[Decision]) -> Table:
-    """A row per decision, for `explain`."""
-    made = table("", "Node", "Rule", "Ended", "Why", "Covers")
-    for d in decisions:
-        made.add_row(d.node, d.rule, Text(d.verdict.value, COLOURS.get(d.verdict, "yellow")), d.reason or "", operators(d.ops))
+    """A row per node, rule and reason, for `explain`."""
+    made = table("", "Node", "Rule", "Ended", "Times", "Why", "Covers", right=("Times",))
+    groups = _grouped(decisions, lambda d: (d.node, d.rule, d.verdict, d.reason))
+    for (node, rule, verdict, why), members in groups.items():
+        ended = Text(verdict.value, COLOURS.get(verdict, "yellow"))
+        made.add_row(node, rule, ended, str(len(members)), why, operators(members[0].ops))
     return made
 
 

@@ -41,7 +41,7 @@ def reason(decision: Decision) -> str:
 
 def kind_of_reason(text: str) -> str:
     """The reason without the names and numbers of the place, so that alike ones can be counted together."""
-    return re.sub(r"\d[\d,.]*", "0", re.sub(r"'[^']*'", "''", text))
+    return re.sub(r"'[^']*'| at \S+|\d[\d,.]*", "", text)
 
 
 def operators(ops: Sequence[str]) -> str:
@@ -49,7 +49,7 @@ def operators(ops: Sequence[str]) -> str:
     counts = Counter(ops)
     shown = [f"{op} x{count}" if count > 1 else op for op, count in list(counts.items())[:MAX_KINDS]]
     more = len(counts) - len(shown)
-    return " + ".join(shown) + (f" + {more} more kinds" if more > 1 else " + 1 more kind" if more else "")
+    return " + ".join([*shown, *([counted(more, "more kind")] if more else [])])
 
 
 def savings(saved_bytes: int, launches: int) -> str:
