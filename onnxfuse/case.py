@@ -11,6 +11,12 @@ import numpy as np
 
 from onnxfuse.op import Attribute
 
+# Empty, one, a prime, one below and one above every vector width, and rows of several vectors.
+AWKWARD: tuple[tuple[int, ...], ...] = (
+    *((0,), (1,), (7,), (16,), (3, 0), (0, 5), (1, 1), (5, 3), (5, 15), (2, 3, 16)),
+    *((2, 17), (3, 31), (2, 2, 33), (13, 127), (3, 1024), (2, 4099)),
+)
+
 Values = Callable[[np.random.Generator, Mapping[str, tuple[int, ...]]], Mapping[str, Any]]
 
 
@@ -47,6 +53,11 @@ class Refusal:
 
     def __str__(self) -> str:
         return self.says
+
+
+def given(shapes: Mapping[str, tuple[int, ...]], optional: Sequence[str], names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """`shapes` without those of `optional` that are not in `names`."""
+    return {name: shape for name, shape in shapes.items() if name not in optional or name in names}
 
 
 def subsets(names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -10,6 +10,8 @@ import re
 
 from onnxfuse.op import ONNX_TYPES, Instance
 
+END = 2**31 - 1  # past the end of any axis
+
 
 class Reference:
     """A body under construction. `op` adds a statement and returns the name of its value; `text` is the whole.
@@ -62,6 +64,24 @@ class Reference:
         if self.instance.opset >= 18:
             return self.op("ReduceMean", value, self.ints(*axes), keepdims=1)
         return self.let(f"ReduceMean <axes = [{', '.join(map(str, axes))}], keepdims = 1> ({value})")
+
+    def halves(self, value: str) -> tuple[str, str]:
+        """The two halves of the last axis; their number was told by the outputs alone until opset 18."""
+        first, second = f"v{len(self._statements)}", f"v{len(self._statements)}b"
+        count = ", num_outputs = 2" if self.instance.opset >= 18 else ""
+        self._statements.append((f"{first}, {second}", f"Split <axis = -1{count}> ({value})"))
+        return first, second
+
+    def slice(self, value: str, start: int, end: int, step: int = 1) -> str:
+        """Elements start to end (excluded; END for all) of the last axis."""
+        steps = [self.ints(step)] if step != 1 else []
+        return self.op("Slice", value, self.ints(start), self.ints(end), self.ints(-1), *steps)
+
+    def unsqueeze_last(self, value: str) -> str:
+        """A new axis of size 1 after the last; the axes were an attribute until opset 13."""
+        if self.instance.opset >= 13:
+            return self.op("Unsqueeze", value, self.ints(-1))
+        return self.let(f"Unsqueeze <axes = [-1]> ({value})")
 
     def give(self, output: str, value: str) -> str:
         """Make `value` the output, in the variable's type; returns the name that `value`, unrounded, has from now on."""

@@ -170,19 +170,42 @@ OrtStatus* ORT_CALL RunKernel(void* state, OrtKernelContext* context) {
   });
 }
 
-// Sizes of input `index` at load time; none where it is absent, or where not even its rank is known.
-Dims LoadTimeDims(const OrtApi* api, const OrtShapeInferContext* context, size_t index) {
+struct LoadTimeInput {
+  bool is_given = false;
+  OrtElementType type = kOrtUndefined;
+  Dims dims;  // none where not even the rank is known
+};
+
+LoadTimeInput ReadLoadTimeInput(const OrtApi* api, const OrtShapeInferContext* context, size_t index) {
   OrtTensorTypeAndShapeInfo* info = nullptr;  // owned by the context
   OrtStatus* absent = ort::ShapeInferContext_GetInputTypeShape(api)(context, index, &info);
-  if (absent != nullptr) return ort::ReleaseStatus(api)(absent), Dims{};
-  Dims dims = ToDims(SizesOf(api, info));
-  std::vector<const char*> symbols(dims.size(), "");
+  if (absent != nullptr) return ort::ReleaseStatus(api)(absent), LoadTimeInput{};
+  LoadTimeInput input{true, kOrtUndefined, ToDims(SizesOf(api, info))};
+  Check(api, ort::GetTensorElementType(api)(info, &input.type));
+  std::vector<const char*> symbols(input.dims.size(), "");
   Check(api, ort::GetSymbolicDimensions(api)(info, symbols.data(), symbols.size()));
-  for (size_t i = 0; i < symbols.size(); ++i) dims[i].symbol = symbols[i];
-  return dims;
+  for (size_t i = 0; i < symbols.size(); ++i) input.dims[i].symbol = symbols[i];
+  return input;
 }
 
-void SetLoadTimeDims(const OrtApi* api, OrtShapeInferContext* context, size_t index, const Dims& dims) {
+std::vector<LoadTimeInput> ReadLoadTimeInputs(const CustomOp& op, const OrtShapeInferContext* context) {
+  size_t count = 0;
+  Check(op.api, ort::ShapeInferContext_GetInputCount(op.api)(context, &count));
+  std::vector<LoadTimeInput> inputs(op.signature.inputs.size());
+  for (size_t i = 0; i < std::min(count, inputs.size()); ++i) inputs[i] = ReadLoadTimeInput(op.api, context, i);
+  return inputs;
+}
+
+// The type of an output: the runtime asks one op of a name for all of them, so that op's own types say nothing.
+OrtElementType LoadTimeType(const CustomOp& op, const Param& output, const std::vector<LoadTimeInput>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].is_given && op.signature.inputs[i].type == output.type) return inputs[i].type;
+  }
+  return static_cast<OrtElementType>(op.TypeOf(output));
+}
+
+void SetLoadTimeOutput(const OrtApi* api, OrtShapeInferContext* context, size_t index, OrtElementType type,
+                       const Dims& dims) {
   // The runtime would write a size that has neither value nor symbol as -1.
   if (!std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.HasName(); })) return;
   std::vector<int64_t> sizes;
@@ -191,6 +214,7 @@ void SetLoadTimeDims(const OrtApi* api, OrtShapeInferContext* context, size_t in
   OrtTensorTypeAndShapeInfo* made = nullptr;
   Check(api, ort::CreateTensorTypeAndShapeInfo(api)(&made));
   const TypeAndShape info(api, made);
+  Check(api, ort::SetTensorElementType(api)(info.get(), type));
   Check(api, ort::SetDimensions(api)(info.get(), sizes.data(), sizes.size()));
   Check(api, ort::SetSymbolicDimensions(api)(info.get(), symbols.data(), symbols.size()));
   Check(api, ort::ShapeInferContext_SetOutputTypeShape(api)(context, index, info.get()));
@@ -199,19 +223,21 @@ void SetLoadTimeDims(const OrtApi* api, OrtShapeInferContext* context, size_t in
 OrtStatus* ORT_CALL InferShapes(const OrtCustomOp* custom, OrtShapeInferContext* context) {
   const CustomOp& op = Self(custom);
   OrtStatus* status = Guard(op.api, [&] {
+    const std::vector<LoadTimeInput> inputs = ReadLoadTimeInputs(op, context);
     Binding binding;
-    std::vector<Dims> inputs(op.signature.inputs.size());
-    size_t count = 0;
-    Check(op.api, ort::ShapeInferContext_GetInputCount(op.api)(context, &count));
-    for (size_t i = 0; i < std::min(count, inputs.size()); ++i) {
-      inputs[i] = LoadTimeDims(op.api, context, i);
-      // Rank 0 also stands for a rank that is not known. What does not fit is said when the node runs.
-      if (!inputs[i].empty() && !binding.Add(op.signature.inputs[i], inputs[i]).empty()) return;
+    std::vector<Dims> dims;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].is_given && inputs[i].dims.empty()) return;
+      // What does not fit is said when the node runs.
+      if (inputs[i].is_given && !binding.Add(op.signature.inputs[i], inputs[i].dims).empty()) return;
+      dims.push_back(inputs[i].dims);
     }
-    const OutputShapes outputs(op, binding, inputs);
+    const OutputShapes outputs(op, binding, dims);
     for (size_t i = 0; i < outputs.dims.size(); ++i) {
-      if (outputs.is_known[i] && !op.signature.outputs[i].is_optional)
-        SetLoadTimeDims(op.api, context, i, outputs.dims[i]);
+      const Param& param = op.signature.outputs[i];
+      // An optional output may not be there, and the runtime does not say; it writes past its end if told.
+      if (!outputs.is_known[i] || param.is_optional) continue;
+      SetLoadTimeOutput(op.api, context, i, LoadTimeType(op, param, inputs), outputs.dims[i]);
     }
   });
   // The runtime drops a status given here; without a shape it goes on as it would for any op that has no inference.

@@ -94,6 +94,7 @@ namespace onnxfuse::ort {
   X(28, OrtStatus*, AddCustomOpDomain, (OrtSessionOptions*, OrtCustomOpDomain*))                                \
   X(51, OrtStatus*, GetTensorMutableData, (OrtValue*, void**))                                                  \
   X(57, OrtStatus*, CreateTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo**))                                \
+  X(58, OrtStatus*, SetTensorElementType, (OrtTensorTypeAndShapeInfo*, OrtElementType))                         \
   X(59, OrtStatus*, SetDimensions, (OrtTensorTypeAndShapeInfo*, const int64_t*, size_t))                        \
   X(60, OrtStatus*, GetTensorElementType, (const OrtTensorTypeAndShapeInfo*, OrtElementType*))                  \
   X(61, OrtStatus*, GetDimensionsCount, (const OrtTensorTypeAndShapeInfo*, size_t*))                            \

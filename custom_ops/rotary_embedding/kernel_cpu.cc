@@ -1,0 +1,100 @@
+#include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/_runtime/simd.h"
+#include "custom_ops/rotary_embedding/kernel.h"
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+// Walks the rows of x in order and knows where their rows of cos and sin begin.
+class RowWalk {
+ public:
+  ONNXFUSE_INLINE RowWalk(const RotaryLayout& layout, int64_t row) : layout_(layout) {
+    for (int axis = layout.axes - 1; axis >= 0; --axis) {
+      index_[axis] = row % layout.sizes[axis];
+      row /= layout.sizes[axis];
+      cos_ += index_[axis] * layout.cos_steps[axis];
+      sin_ += index_[axis] * layout.sin_steps[axis];
+    }
+  }
+
+  ONNXFUSE_INLINE void Next() {
+    for (int axis = layout_.axes - 1; axis >= 0; --axis) {
+      cos_ += layout_.cos_steps[axis];
+      sin_ += layout_.sin_steps[axis];
+      if (++index_[axis] < layout_.sizes[axis]) return;
+      cos_ -= layout_.sizes[axis] * layout_.cos_steps[axis];
+      sin_ -= layout_.sizes[axis] * layout_.sin_steps[axis];
+      index_[axis] = 0;
+    }
+  }
+
+  ONNXFUSE_INLINE int64_t cos() const { return cos_; }
+  ONNXFUSE_INLINE int64_t sin() const { return sin_; }
+
+ private:
+  const RotaryLayout& layout_;
+  int64_t index_[kRotaryAxes];
+  int64_t cos_ = 0, sin_ = 0;
+};
+
+// Pairs (i, i + half). Both are read before either is written, so y may be x.
+template <typename T>
+ONNXFUSE_INLINE void RotateHalves(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout) {
+  const int64_t half = layout.rotary_dim / 2;
+  const int64_t cos_half = layout.is_cos_full ? half : 0, sin_half = layout.is_sin_full ? half : 0;
+  ForEachVec(half, [&](int64_t i, int lanes) {
+    const Vec first = LoadN(x + i, lanes), second = LoadN(x + half + i, lanes);
+    const Vec y_first = NegFma(second, LoadN(sin + i, lanes), first * LoadN(cos + i, lanes));
+    const Vec y_second = Fma(first, LoadN(sin + sin_half + i, lanes), second * LoadN(cos + cos_half + i, lanes));
+    StoreN(y + i, y_first, lanes);
+    StoreN(y + half + i, y_second, lanes);
+  });
+}
+
+// Pairs (2i, 2i + 1).
+template <typename T>
+ONNXFUSE_INLINE void RotatePairs(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout) {
+  const int64_t cos_step = layout.is_cos_full ? 2 : 1, sin_step = layout.is_sin_full ? 2 : 1;
+  for (int64_t i = 0; i < layout.rotary_dim / 2; ++i) {
+    const T* c = cos + i * cos_step;
+    const T* s = sin + i * sin_step;
+    const float even = ToFloat(x[2 * i]), odd = ToFloat(x[2 * i + 1]);
+    y[2 * i] = FromFloat<T>(even * ToFloat(c[0]) - odd * ToFloat(s[0]));
+    y[2 * i + 1] = FromFloat<T>(odd * ToFloat(c[cos_step - 1]) + even * ToFloat(s[sin_step - 1]));
+  }
+}
+
+template <typename T>
+ONNXFUSE_INLINE void Rows(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout, int64_t begin,
+                          int64_t end) {
+  RowWalk walk(layout, begin);
+  for (int64_t row = begin; row < end; ++row, walk.Next()) {
+    const T* from = x + row * layout.row_size;
+    T* to = y + row * layout.row_size;
+    if (layout.is_interleaved) {
+      RotatePairs(from, cos + walk.cos(), sin + walk.sin(), to, layout);
+    } else {
+      RotateHalves(from, cos + walk.cos(), sin + walk.sin(), to, layout);
+    }
+    for (int64_t i = layout.rotary_dim; i < layout.row_size; ++i) to[i] = from[i];
+  }
+}
+
+template <typename T>
+void RotaryEmbeddingCpu(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout,
+                        const ParallelFor& parallel) {
+  constexpr double kNanosecondsPerElement = 0.5;
+  int64_t rows = 1;
+  for (int axis = 0; axis < layout.axes; ++axis) rows *= layout.sizes[axis];
+  parallel(rows, static_cast<double>(layout.row_size) * kNanosecondsPerElement,
+           [&](int64_t begin, int64_t end) { Rows(x, cos, sin, y, layout, begin, end); });
+}
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
+
+ONNXFUSE_DISPATCH_TEMPLATE(RotaryEmbeddingCpu,
+                           (const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout,
+                            const ParallelFor& parallel),
+                           (x, cos, sin, y, layout, parallel))
+ONNXFUSE_INSTANTIATE(RotaryEmbeddingCpu, float)
+ONNXFUSE_INSTANTIATE(RotaryEmbeddingCpu, Half)
+ONNXFUSE_INSTANTIATE(RotaryEmbeddingCpu, BFloat16)

@@ -1,0 +1,17 @@
+// SkipRMSNorm: sum = x + skip + x_bias; y is RMSNorm of the sum, which is never rounded on the way. Row by row.
+//
+// Raw memory only: op.cc adapts this to ONNX Runtime; tests and benchmarks call it directly. Computed in float
+// whatever T is (float, Half or BFloat16), and rounded once.
+#pragma once
+
+#include "custom_ops/_runtime/parallel.h"
+
+namespace onnxfuse {
+
+// x, skip, y and sum: [rows, cols], row-major; y and sum may each be x or skip, but not the same. sum may be null.
+// scale and x_bias: [cols], or null for none.
+template <typename T>
+void SkipRmsNormCpu(const T* x, const T* skip, const T* scale, const T* x_bias, T* y, T* sum, int64_t rows,
+                    int64_t cols, float epsilon, const ParallelFor& parallel);
+
+}  // namespace onnxfuse

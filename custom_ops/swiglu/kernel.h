@@ -1,0 +1,17 @@
+// SwiGLU: y = gate sigmoid(alpha gate) up, element by element. One read of each, one write of y.
+//
+// Raw memory only: op.cc adapts this to ONNX Runtime; tests and benchmarks call it directly. Computed in float
+// whatever T is (float, Half or BFloat16), and rounded once.
+#pragma once
+
+#include "custom_ops/_runtime/parallel.h"
+
+namespace onnxfuse {
+
+// y: [rows, cols], row-major. gate and up: rows of cols elements, their starts `stride` elements apart (2 cols where
+// both are halves of one packed matrix). y may be gate, or up, where stride is cols.
+template <typename T>
+void SwigluCpu(const T* gate, const T* up, T* y, int64_t rows, int64_t cols, int64_t stride, float alpha,
+               const ParallelFor& parallel);
+
+}  // namespace onnxfuse
