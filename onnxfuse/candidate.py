@@ -209,9 +209,21 @@ def _removed(region: Sequence[Node], outputs: Sequence[Value | None]) -> frozens
     given = {o for o in outputs if o is not None}
     for node in reversed(region):
         made = [o for o in node.outputs if o is not None and o not in given]
-        if all(not o.is_output and not o.captured and all(u in removed for u in o.users) for o in made):
+        if all(_is_free(o, removed, given) for o in made):
             removed.add(node)
     return frozenset(removed)
+
+
+def _is_free(value: Value, removed: set[Node], given: set[Value], depth: int = 12) -> bool:
+    """Whether nobody will read `value`: only nodes that vanish, or that only serve such nodes (a Shape for a Reshape)."""
+    if value.is_output or value.captured:
+        return False
+    return all(u in removed or (depth > 0 and _only_serves(u, removed, given, depth - 1)) for u in value.users)
+
+
+def _only_serves(node: Node, removed: set[Node], given: set[Value], depth: int) -> bool:
+    outputs = [o for o in node.outputs if o is not None]
+    return all(o not in given and o.users and _is_free(o, removed, given, depth) for o in outputs)
 
 
 def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Sequence[Value | None], root: Value) -> None:

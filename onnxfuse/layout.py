@@ -119,6 +119,48 @@ def cut(layout: Layout, axis: int, start: Dim, size: Dim) -> Layout | None:
     return _normal(layout.base, _with_axis(layout, axis, (part,)), layout.fixed)
 
 
+def compose(outer: Layout, inner: Layout) -> Layout | None:
+    """The view `outer` of the view `inner`, where outer only regroups and reorders axes; None where it does more."""
+    pieces = [p for axis in outer.axes for p in axis]
+    if outer.fixed or any(p.axis == REPEAT or p.start != 0 for p in pieces):
+        return None
+    ordered: list[Piece] = []
+    for axis, size in enumerate(outer.base):
+        own = _outermost_first([p for p in pieces if p.axis == axis])
+        if own is None or product([p.size for p in own]) != size:
+            return None
+        ordered += own
+    split = reshape(inner, [p.size for p in ordered])
+    if split is None:
+        return None
+    place = {p: split.axes[i] for i, p in enumerate(ordered)}
+    return _normal(inner.base, [tuple(q for p in axis for q in place[p]) for axis in outer.axes], inner.fixed)
+
+
+def _outermost_first(pieces: list[Piece]) -> list[Piece] | None:
+    """Pieces of one axis from the largest stride to the smallest; None when they do not follow on each other."""
+    ordered: list[Piece] = []
+    inner: Dim = 1
+    while pieces:
+        following = next((p for p in pieces if p.inner == inner), None)
+        if following is None:
+            return None
+        pieces.remove(following)
+        ordered.insert(0, following)
+        inner = inner * following.size
+    return ordered
+
+
+def without_axes(layout: Layout, shape: Sequence[Dim]) -> Layout | None:
+    """The same regrouping of something that has size 1 along axes where the base has more, and may lack leading ones."""
+    offset = len(layout.base) - len(shape)
+    gone = {i for i, size in enumerate(layout.base) if i < offset or (shape[i - offset] == 1 and size != 1)}
+    if any(i not in gone and shape[i - offset] != size for i, size in enumerate(layout.base)):
+        return None
+    axes = [tuple(replace(p, axis=p.axis - offset) for p in axis if p.axis not in gone) for axis in layout.axes]
+    return _normal(tuple(shape), axes, ())
+
+
 def _with_axis(layout: Layout, axis: int, pieces: Axis) -> list[Axis]:
     return [pieces if i == axis else a for i, a in enumerate(layout.axes)]
 

@@ -15,9 +15,10 @@ from onnxfuse.canonical.view import FLOATS
 from onnxfuse.errors import RuleError
 from onnxfuse.graph import Value, constant_value
 from onnxfuse.identities import Canonical, joined_halves
+from onnxfuse.layout import REPEAT
 from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
-from onnxfuse.symbolic import Dim
-from onnxfuse.term import Term, show
+from onnxfuse.symbolic import Dim, broadcast
+from onnxfuse.term import SUM, Term, show
 
 LEVELS = ("none", "elementwise", "cost", "all")
 
@@ -115,6 +116,27 @@ class Match:
         """
         return self.holder(self.term(hole), _name(hole), dtype)
 
+    def operand(self, hole: Var | str) -> Value | Made:
+        """Like `value`; where only the parts of a sum are values of the graph, the Adds that make it are added.
+
+        A broadcast that an Expand spells out is left to the op: the value before it is given.
+        """
+        return self._operand(self.term(hole), _name(hole))
+
+    def _operand(self, term: Term, name: str) -> Value | Made:
+        small = _unexpanded(self.view.algebra, term)
+        if small is not term and any(self._is_before(v) for v in self.view.values.get(small, ())):
+            return self.holder(small, name)
+        if term.op != SUM or any(self._is_before(v) for v in self.view.values.get(term, ())):
+            return self.holder(term, name)
+        if term.coefficient != 0:
+            raise Decline(f"{name} must be one value of the graph, or a sum of some; it is {show(term, 3)}")
+        first, *rest = [self._operand(self.view.algebra.scale(t, c), name) for t, c in term.parts]
+        for part in rest:
+            shape = None if first.shape is None or part.shape is None else broadcast_shapes(first.shape, part.shape)
+            first = Made("Add", (first, part), first.dtype, shape)
+        return first
+
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
         """A value that holds `term`, made before the root. Raises Decline if there is none."""
         values = [v for v in self.view.values.get(term, ()) if self._is_before(v) and (shape is None or v.shape == shape)]
@@ -129,6 +151,15 @@ class Match:
         if value.graph is not self.root.graph or value.producer is None or self.root.producer is None:
             return True
         return value.producer.index < self.root.producer.index
+
+
+def _unexpanded(algebra: Canonical, term: Term) -> Term:
+    """The view without its repeated axes, each of size 1 instead."""
+    if term.op != "View":
+        return term
+    layout = term.attributes["layout"]
+    bare = tuple(() if axis and all(p.axis == REPEAT for p in axis) else axis for axis in layout.axes)
+    return term if bare == layout.axes else algebra.operation("View", term.args, {"layout": replace(layout, axes=bare)})
 
 
 def _name(hole: Var | Scalar | str) -> str:
@@ -298,6 +329,13 @@ def gated(match: Match, gate: Var, up: Var) -> tuple[Value, Value | None, int]:
     if left.shape is None or left.shape != right.shape:
         raise Decline(f"gate and up must have the same shape; they are {_shape(left)} and {_shape(right)}")
     return left, right, 1
+
+
+def broadcast_shapes(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape of an elementwise operation on two shapes, as ONNX broadcasts."""
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    return tuple(broadcast(x, y) for x, y in zip(left, right, strict=True))
 
 
 def _shape(value: Value) -> str:

@@ -136,6 +136,8 @@ class Algebra:
     def multiply(self, a: Term, b: Term) -> Term:
         (ca, pa), (cb, pb) = product_of(a), product_of(b)
         coefficient = ca * cb
+        if not pa and not pb and math.isfinite(coefficient):
+            return self.number(coefficient)
         if not _usable(coefficient):
             return self.plain("Mul", sorted((a, b), key=lambda t: t.id))
         if len(pa) + len(pb) > MAX_PARTS:

@@ -14,7 +14,7 @@ from onnxfuse.custom_ops.attention.op import ATTENTION
 from onnxfuse.graph import Value
 from onnxfuse.heads import Heads, operand, result_layout
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
-from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule
+from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
 
 q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
 scale, softcap, masked, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("layout")
@@ -22,8 +22,9 @@ scale, softcap, masked, layout = Scalar("scale"), Scalar("softcap"), Scalar("mas
 plain = scale * op.MatMul(q, k)
 capped = softcap * op.Tanh(plain)
 scores = either(plain, capped)
-chosen = either(scores, op.Where(keep, scores, masked), op.Where(drop, masked, scores))
-probabilities = op.Softmax(chosen + optional(mask), axis=-1)
+biased = scores + optional(mask)
+chosen = either(biased, op.Where(keep, biased, masked), op.Where(drop, masked, biased), op.Where(keep, scores, masked) + mask, op.Where(drop, masked, scores) + mask)
+probabilities = op.Softmax(chosen, axis=-1)
 result = op.MatMul(either(op.NanToZero(probabilities).named("guard"), probabilities), v)
 
 
@@ -79,25 +80,26 @@ def _count(heads: Heads) -> int:
 def _masks(match: Match) -> tuple[Operand, float]:
     """(mask, mask_value): a choice and an added mask together become one added mask."""
     fill = match.scalar(masked) if match.has(masked) else -math.inf
-    choice: Operand = _axes(match.value(keep)) if match.has(keep) else None
+    choice = _axes(match.operand(keep)) if match.has(keep) else None
     if match.has(drop):
-        value = _axes(match.value(drop))
-        choice = Made("Not", (value,), value.dtype, value.shape)
+        dropped = _axes(match.operand(drop))
+        choice = Made("Not", (dropped,), dropped.dtype, dropped.shape)
     if not match.has(mask):
         return choice, fill
-    added = _axes(match.value(mask))
+    added = _axes(match.operand(mask))
     if choice is None:
         return added, -math.inf
     if fill > -1e30:
         raise Decline(f"beside an added mask, what is not chosen must be -inf or the lowest number; it is {fill:g}")
-    zero, low = (NewConstant(np.array(x, tensor_dtype_to_np_dtype(added.dtype)), added) for x in (0.0, fill))
+    zero, low = (NewConstant(np.array(x, tensor_dtype_to_np_dtype(added.dtype)), next(leaves([added]))) for x in (0.0, fill))
     chosen_mask = Made("Where", (choice, zero, low), added.dtype, choice.shape)
-    return Made("Add", (added, chosen_mask), added.dtype, added.shape), -math.inf
+    shape = None if added.shape is None or choice.shape is None else broadcast_shapes(added.shape, choice.shape)
+    return Made("Add", (added, chosen_mask), added.dtype, shape), -math.inf
 
 
-def _axes(value: Value) -> Value:
-    if value.rank is None or value.rank > 4:
-        raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.rank is None else value.rank}")
+def _axes(value: Value | Made) -> Value | Made:
+    if value.shape is None or len(value.shape) > 4:
+        raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.shape is None else len(value.shape)}")
     return value
 
 

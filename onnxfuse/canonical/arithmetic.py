@@ -209,8 +209,9 @@ def _softmax(view: View, node: Node) -> Terms:
     if axis is None or (old and axis != -1):
         return None
     merged = view.layout(node.inputs[0])
-    if axis == -1 and merged is not None and merged[0] == 1 and not merged[2].is_identity and _keeps_last(merged[2]):
-        return view.view((1.0, view.algebra.operation("Softmax", (merged[1],), {"axis": -1}), merged[2]), lambda layout: layout)
+    if axis == -1 and merged is not None and not merged[2].is_identity and _keeps_last(merged[2]):
+        inner = view.algebra.operation("Softmax", (view.algebra.scale(merged[1], merged[0]),), {"axis": -1})
+        return view.view((1.0, inner, merged[2]), lambda layout: layout)
     return [view.algebra.operation("Softmax", view.args(node), {"axis": axis})]
 
 

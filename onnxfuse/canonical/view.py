@@ -18,9 +18,9 @@ import onnx_graphsurgeon as gs
 
 from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.identities import Canonical
-from onnxfuse.layout import Layout, identity
+from onnxfuse.layout import Layout, compose, identity, without_axes
 from onnxfuse.symbolic import Dim
-from onnxfuse.term import NUMBER, Term, product_of
+from onnxfuse.term import NUMBER, SUM, Term, product_of
 
 T = onnx.TensorProto
 FLOATS = (T.FLOAT, T.FLOAT16, T.BFLOAT16, T.DOUBLE)
@@ -145,7 +145,26 @@ class View:
             return None
         if base.op == NUMBER:  # a constant is the same from wherever it is looked at
             return [self.algebra.scale(base, factor)]
-        return [self.algebra.scale(self.algebra.operation("View", (base,), {"layout": changed}), factor)]
+        pushed = self._into_sum(base, changed) if base.op == SUM else None
+        seen = pushed if pushed is not None else self.algebra.operation("View", (base,), {"layout": changed})
+        return [self.algebra.scale(seen, factor)]
+
+    def _into_sum(self, total: Term, layout: Layout) -> Term | None:
+        """A view of a sum as the sum of views, where one of its parts is a view itself (heads merged and parted again)."""
+        if not any(t.op == "View" for t, _ in total.parts):
+            return None
+        parts: list[tuple[Term, float]] = []
+        for part, weight in total.parts:
+            shape = part.attributes["layout"].shape if part.op == "View" else next((v.shape for v in self.values.get(part, ()) if v.shape is not None), None)
+            own = None if shape is None else without_axes(layout, shape)
+            if own is None:
+                return None
+            source = part.args[0] if part.op == "View" else part
+            seen = compose(own, part.attributes["layout"] if part.op == "View" else identity(own.base))
+            if seen is None:
+                return None
+            parts.append((self.algebra.operation("View", (source,), {"layout": seen}), weight))
+        return self.algebra.sum(total.coefficient, parts)
 
 
 class _Constant:
