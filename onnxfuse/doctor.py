@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
@@ -38,7 +38,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: what was found, and what to do about it if anything."""
+    """What was found of one part, and what to do about it if anything."""
 
     part: str
     state: State
@@ -46,48 +46,38 @@ class Finding:
     remedy: str = ""
 
 
+Check = Callable[[str], Finding]
+
+
 def examine() -> Iterator[Finding]:
-    """All findings, in the order in which to mend them. A check that fails in a way of its own is a finding too."""
-    checks = (
-        _python,
-        *(_package(n) for n in ("onnx", "onnx-graphsurgeon", "numpy")),
-        _onnxruntime,
-        _library,
-        _cpu,
-        _device,
-        _gpus,
-        _triton,
-    )
-    for check in checks:
+    """All findings, in the order in which to mend them; whatever a check raises is a finding too."""
+    for part, check in CHECKS.items():
         try:
-            yield check()
+            yield check(part)
+        except ImportError as error:
+            yield Finding(part, State.BROKEN, f"cannot be examined: {error}", "Mend what stands above, then look again")
         except Exception as error:  # this command must come to its end whatever is broken
-            yield Finding(check.__name__.strip("_"), State.BROKEN, f"{type(error).__name__}: {error}", "Report this as a bug")
+            yield Finding(part, State.BROKEN, f"cannot be examined: {type(error).__name__}: {error}", "Report this as a bug")
 
 
 def _runtime() -> Any:
     return importlib.import_module("onnxfuse.session")
 
 
-def _python() -> Finding:
-    return Finding("Python", State.GOOD, f"{platform.python_version()} at {sys.executable}")
+def _python(part: str) -> Finding:
+    return Finding(part, State.GOOD, f"{platform.python_version()} at {sys.executable}")
 
 
-def _package(name: str) -> Callable[[], Finding]:
-    """A check that a distribution is there and can be imported."""
-
-    def check() -> Finding:
-        remedy = f"pip install --force-reinstall {name}"
-        try:
-            version = metadata.version(name)
-            importlib.import_module(name.replace("-", "_"))
-        except metadata.PackageNotFoundError:
-            return Finding(name, State.BROKEN, "not installed", f"pip install {name}")
-        except ImportError as error:
-            return Finding(name, State.BROKEN, f"{version}, cannot be imported: {error}", remedy)
-        return Finding(name, State.GOOD, version)
-
-    return check
+def _package(name: str) -> Finding:
+    """A distribution is there and can be imported."""
+    try:
+        version = metadata.version(name)
+        importlib.import_module(name.replace("-", "_"))
+    except metadata.PackageNotFoundError:
+        return Finding(name, State.BROKEN, "not installed", f"pip install {name}")
+    except ImportError as error:
+        return Finding(name, State.BROKEN, f"{version}, cannot be imported: {error}", f"pip install --force-reinstall {name}")
+    return Finding(name, State.GOOD, version)
 
 
 def installed_runtimes() -> dict[str, str]:
@@ -96,35 +86,35 @@ def installed_runtimes() -> dict[str, str]:
     return {name: version for name, version in named if RUNTIMES.match(name.lower())}
 
 
-def _onnxruntime() -> Finding:
+def _onnxruntime(part: str) -> Finding:
     there = installed_runtimes()
     found = ", ".join(f"{name} {version}" for name, version in there.items())
     if len(there) > 1:
         remedy = f"pip uninstall -y {' '.join(there)}, then install one again: onnxruntime, or onnxruntime-gpu for CUDA"
-        return Finding("ONNX Runtime", State.BROKEN, f"{found}: they overwrite each other's files", remedy)
+        return Finding(part, State.BROKEN, f"{found}: they overwrite each other's files", remedy)
     try:
         version = str(_runtime().require_onnxruntime().__version__)
     except OnnxFuseError as error:
-        return Finding("ONNX Runtime", State.BROKEN, str(error), "pip install onnxruntime (or onnxruntime-gpu for CUDA)")
+        return Finding(part, State.BROKEN, str(error), "pip install onnxruntime (or onnxruntime-gpu for CUDA)")
     found = found or f"{version}, of no installed package"
     if tuple(map(int, version.split(".")[:2])) < OLDEST_RUNTIME:
-        return Finding("ONNX Runtime", State.BROKEN, f"{found}: too old", "pip install -U onnxruntime")
+        return Finding(part, State.BROKEN, f"{found}: too old", "pip install -U onnxruntime")
     return Finding(
         "ONNX Runtime", State.GOOD, f"{found}, providers {', '.join(_runtime().require_onnxruntime().get_available_providers())}"
     )
 
 
-def _library() -> Finding:
+def _library(part: str) -> Finding:
     """Our library is there, and a session with it can be made."""
     try:
         path = _runtime().library_path()
     except OnnxFuseError as error:
-        return Finding("Operator library", State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
+        return Finding(part, State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
     try:
         _runtime().session(_smallest_model(), ["CPUExecutionProvider"], libraries=[path])
     except OnnxFuseError as error:
-        return Finding("Operator library", State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
-    return Finding("Operator library", State.GOOD, f"{path}, loads")
+        return Finding(part, State.BROKEN, str(error), "pip install --force-reinstall --no-deps onnxfuse")
+    return Finding(part, State.GOOD, f"{path}, loads")
 
 
 def _smallest_model() -> Any:
@@ -136,14 +126,14 @@ def _smallest_model() -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-def _cpu() -> Finding:
+def _cpu(part: str) -> Finding:
     flags = cpu_flags()
     seen = " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "asimd", "sve") if f in flags) or "no flags listed"
     found = f"{cpu_name()}, {core_count()} cores, {seen}; kernels run on {chosen_isa(flags)}"
     wish = os.environ.get("ONNXFUSE_ISA", "")
     if wish and wish not in ISAS:
-        return Finding("CPU", State.NOTE, found, f"ONNXFUSE_ISA={wish} is none of {', '.join(ISAS)}: unset it")
-    return Finding("CPU", State.GOOD, found)
+        return Finding(part, State.NOTE, found, f"ONNXFUSE_ISA={wish} is none of {', '.join(ISAS)}: unset it")
+    return Finding(part, State.GOOD, found)
 
 
 def chosen_isa(flags: frozenset[str]) -> str:
@@ -153,17 +143,17 @@ def chosen_isa(flags: frozenset[str]) -> str:
     return ISAS[min(best, ISAS.index(wish))] if wish in ISAS else ISAS[best]
 
 
-def _device() -> Finding:
+def _device(part: str) -> Finding:
     """What `--device auto` decides for."""
     device = find("auto")
     remedy = "" if device.confidence == "high" else "onnxfuse calibrate (about a quarter of a minute) measures this machine"
-    return Finding("Cost model", State.GOOD if not remedy else State.NOTE, f"auto means {device.name}", remedy)
+    return Finding(part, State.GOOD if not remedy else State.NOTE, f"auto means {device.name}", remedy)
 
 
-def _gpus() -> Finding:
+def _gpus(part: str) -> Finding:
     names = gpus()
     if not names:
-        return Finding("GPUs", State.GOOD, "none seen: models run on the CPU")
+        return Finding(part, State.GOOD, "none seen: models run on the CPU")
     found = ", ".join(names)
     try:
         providers = _runtime().require_onnxruntime().get_available_providers()
@@ -171,8 +161,8 @@ def _gpus() -> Finding:
         providers = []
     if "CUDAExecutionProvider" not in providers:
         remedy = "pip uninstall -y onnxruntime; pip install onnxruntime-gpu"
-        return Finding("GPUs", State.NOTE, f"{found}, but this ONNX Runtime cannot use them", remedy)
-    return Finding("GPUs", State.GOOD, found)
+        return Finding(part, State.NOTE, f"{found}, but this ONNX Runtime cannot use them", remedy)
+    return Finding(part, State.GOOD, found)
 
 
 def gpus() -> list[str]:
@@ -194,8 +184,22 @@ def _gpu_name(cuda: ctypes.CDLL, ordinal: int) -> str:
     return name.value.decode(errors="replace")
 
 
-def _triton() -> Finding:
+def _triton(part: str) -> Finding:
     try:
-        return Finding("Triton", State.GOOD, metadata.version("triton"))
+        return Finding(part, State.GOOD, metadata.version("triton"))
     except metadata.PackageNotFoundError:
-        return Finding("Triton", State.GOOD, "not installed; only needed to build GPU kernels (pip install triton)")
+        return Finding(part, State.GOOD, "not installed; only needed to build GPU kernels (pip install triton)")
+
+
+CHECKS: Mapping[str, Check] = {
+    "Python": _python,
+    "onnx": _package,
+    "onnx-graphsurgeon": _package,
+    "numpy": _package,
+    "ONNX Runtime": _onnxruntime,
+    "Operator library": _library,
+    "CPU": _cpu,
+    "Cost model": _device,
+    "GPUs": _gpus,
+    "Triton": _triton,
+}
