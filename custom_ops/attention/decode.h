@@ -53,7 +53,7 @@ class FewRowsRunner {
       last = Most(last, by_[r].last);
     }
     for (int64_t i = 0; i < rows_ * value_stride; i += kLanes) Store(out.sums + i, Zero());
-    begin = Most(begin, first);
+    begin = Most(begin, first);  // past the end where no row sees a key
     end = Least(end, last + 1);
     while (begin < end) {
       // A block does not span the border of past and current keys, so its rows are evenly spaced.

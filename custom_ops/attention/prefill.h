@@ -63,7 +63,8 @@ class TileRunner {
     Visible keys{INT64_MAX, -1};
     for (int c = 0; c < chunks_; ++c) {
       StartChunk(c);
-      keys = {Least(keys.first, w_.chunks[c].by_any.first), Most(keys.last, w_.chunks[c].by_any.last)};
+      const Visible& seen = w_.chunks[c].by_any;
+      if (seen.first <= seen.last) keys = {Least(keys.first, seen.first), Most(keys.last, seen.last)};
     }
     const Rows<T> key_rows = KeysOf(a_, tile_.batch, tile_.kv_head);
     const Rows<T> value_rows = ValuesOf(a_, tile_.batch, tile_.kv_head);
@@ -101,6 +102,7 @@ class TileRunner {
       chunk.mask_at[i] = MaskOffset(a_, tile_.batch, HeadOf(row), QueryOf(row));
       chunk.has_one_mask = chunk.has_one_mask && chunk.mask_at[i] == chunk.mask_at[0];
     }
+    if (chunk.by_any.last < 0) chunk.by_any.first = 0;
     PackQueries(c, first, chunk);
     Running& running = w_.running[c];
     for (int i = 0; i < kChunk; i += kLanes) {

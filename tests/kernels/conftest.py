@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import sysconfig
 from pathlib import Path
@@ -21,9 +23,14 @@ def _tool(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def library(pytestconfig: pytest.Config) -> Path:
-    """The shared library that CMakeLists.txt beside this file builds."""
-    directory = Path(str(pytestconfig.cache.mkdir("onnxfuse-kernel-tests")))
-    return build(HERE, directory, cmake=_tool("cmake"), ninja=_tool("ninja"))
+    """The shared library that CMakeLists.txt beside this file builds.
+
+    The environment variable ONNXFUSE_KERNEL_OPTIONS adds compile options, ;-separated (see sanitize.sh).
+    """
+    options = os.environ.get("ONNXFUSE_KERNEL_OPTIONS", "")
+    kind = hashlib.sha256(options.encode()).hexdigest()[:8] if options else "plain"
+    directory = Path(str(pytestconfig.cache.mkdir(f"onnxfuse-kernels-{kind}")))
+    return build(HERE, directory, cmake=_tool("cmake"), ninja=_tool("ninja"), options=(f"-DONNXFUSE_KERNEL_OPTIONS={options}",))
 
 
 @pytest.fixture(params=list(ISAS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ GUARD = 64  # elements of canary on either side of a guarded array
 
 
 def build(source: Path, directory: Path, *, cmake: str, ninja: str, options: tuple[str, ...] = ()) -> Path:
-    """Configure and build `source` into `directory`; returns the library. Raises CalledProcessError with the log."""
+    """Configure and build `source` into `directory`; returns the library. A failure is an AssertionError with the log."""
     configure = [cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", str(source), "-B", str(directory), *options]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # a sanitizer is for the tests
     for command in (configure, [ninja, "-j2", "-C", str(directory)]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return directory / "onnxfuse_kernel_tests.so"
 
