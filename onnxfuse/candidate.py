@@ -25,7 +25,7 @@ from onnxfuse.symbolic import Dim
 
 MIN_OPSET = 11  # bodies of fused ops are spelled from here on
 CHEAP = {"Cast", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Split", "Slice", "Gather", "Concat",
-         "Shape", "Constant", "ConstantOfShape"}  # fmt: skip
+         "Shape", "Constant", "ConstantOfShape", "Not"}  # fmt: skip
 T = onnx.TensorProto
 WIDENS = {(T.FLOAT16, T.FLOAT), (T.BFLOAT16, T.FLOAT), (T.FLOAT16, T.DOUBLE), (T.BFLOAT16, T.DOUBLE), (T.FLOAT, T.DOUBLE)}
 

@@ -9,7 +9,6 @@ spellings of the same function need no copies of the rule. `optional` and `eithe
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -153,24 +152,31 @@ def choices(pattern: Pattern, algebra: Canonical) -> list[Choice]:
     return list(found.values())
 
 
-def _expand(pattern: Pattern) -> Iterator[Pattern | None]:
+Decision = Mapping["_Either", int]
+
+
+def _expand(pattern: Pattern, decision: Decision | None = None) -> Iterator[Pattern | None]:
     """The pattern with each `either` decided, in all ways; the same object is decided the same way everywhere."""
-    switches = list(dict.fromkeys(_switches(pattern)))
-    for decision in itertools.product(*(range(len(s.options)) for s in switches)):
-        yield _decide(pattern, dict(zip(switches, decision, strict=True)))
+    made = decision or {}
+    switch = _undecided(pattern, made)
+    if switch is None:
+        yield _decide(pattern, made)
+        return
+    for position in range(len(switch.options)):
+        yield from _expand(pattern, {**made, switch: position})
 
 
-def _switches(pattern: Pattern) -> Iterator[_Either]:
+def _undecided(pattern: Pattern, decision: Decision) -> _Either | None:
+    """The first choice that is still to be made, among those that the others leave standing."""
     if isinstance(pattern, _Either):
-        yield pattern
-        for option in pattern.options:
-            if option is not None:
-                yield from _switches(option)
-    for arg in pattern.args:
-        yield from _switches(arg)
+        if pattern not in decision:
+            return pattern
+        option = pattern.options[decision[pattern]]
+        return None if option is None else _undecided(option, decision)
+    return next((s for a in pattern.args if (s := _undecided(a, decision)) is not None), None)
 
 
-def _decide(pattern: Pattern, decision: Mapping[_Either, int]) -> Pattern | None:
+def _decide(pattern: Pattern, decision: Decision) -> Pattern | None:
     if isinstance(pattern, _Either):
         option = pattern.options[decision[pattern]]
         return None if option is None else _decide(option, decision)

@@ -17,15 +17,23 @@ from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
 
 q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
-scale, softcap, masked, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("layout")
+scale, softcap, masked, lowest, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("lowest"), Scalar("layout")
 
 plain = scale * op.MatMul(q, k)
 capped = softcap * op.Tanh(plain)
 scores = either(plain, capped)
 biased = scores + optional(mask)
-chosen = either(biased, op.Where(keep, biased, masked), op.Where(drop, masked, biased), op.Where(keep, scores, masked) + mask, op.Where(drop, masked, scores) + mask)
-probabilities = op.Softmax(chosen, axis=-1)
-result = op.MatMul(either(op.NanToZero(probabilities).named("guard"), probabilities), v)
+bounded = either(biased, op.Max(biased, lowest))
+replaced = either(op.Where(keep, biased, masked), op.Where(drop, masked, biased))
+apart = either(op.Where(keep, scores, masked), op.Where(drop, masked, scores)) + mask
+probabilities = op.Softmax(either(bounded, replaced, apart), axis=-1)
+# rows that are masked throughout give 0: exporters guard against NaN, or clear masked entries once more
+guarded = either(
+    op.NanToZero(probabilities),
+    op.Where(keep, op.Softmax(op.Where(keep, biased, masked), axis=-1), 0),
+    op.Where(drop, 0, op.Softmax(op.Where(drop, masked, biased), axis=-1)),
+)
+result = op.MatMul(either(guarded.named("guard"), probabilities), v)
 
 
 def build(match: Match) -> list[Call]:
@@ -87,6 +95,8 @@ def _masks(match: Match) -> tuple[Operand, float]:
     if not match.has(mask):
         return choice, fill
     added = _axes(match.operand(mask))
+    if match.has(lowest):
+        added = _bounded(match, added)
     if choice is None:
         return added, -math.inf
     if fill > -1e30:
@@ -95,6 +105,14 @@ def _masks(match: Match) -> tuple[Operand, float]:
     chosen_mask = Made("Where", (choice, zero, low), added.dtype, choice.shape)
     shape = None if added.shape is None or choice.shape is None else broadcast_shapes(added.shape, choice.shape)
     return Made("Add", (added, chosen_mask), added.dtype, shape), -math.inf
+
+
+def _bounded(match: Match, added: Value | Made) -> Made:
+    """max(s + mask, lowest) is s + max(mask, lowest): the lowest number takes up any score."""
+    if match.scalar(lowest) > -1e30:
+        raise Decline(f"scores may only be bounded by the lowest number; the bound is {match.scalar(lowest):g}")
+    floor = NewConstant(np.array(match.scalar(lowest), tensor_dtype_to_np_dtype(added.dtype)), next(leaves([added])))
+    return Made("Max", (added, floor), added.dtype, added.shape)
 
 
 def _axes(value: Value | Made) -> Value | Made:

@@ -153,7 +153,7 @@ class View:
         """A view of a sum as the sum of views, where one of its parts is a view itself (heads merged and parted again)."""
         if not any(t.op == "View" for t, _ in total.parts):
             return None
-        parts: list[tuple[Term, float]] = []
+        seen_total = self.algebra.number(total.coefficient)
         for part, weight in total.parts:
             shape = part.attributes["layout"].shape if part.op == "View" else next((v.shape for v in self.values.get(part, ()) if v.shape is not None), None)
             own = None if shape is None else without_axes(layout, shape)
@@ -163,8 +163,9 @@ class View:
             seen = compose(own, part.attributes["layout"] if part.op == "View" else identity(own.base))
             if seen is None:
                 return None
-            parts.append((self.algebra.operation("View", (source,), {"layout": seen}), weight))
-        return self.algebra.sum(total.coefficient, parts)
+            viewed = self.algebra.scale(self.algebra.operation("View", (source,), {"layout": seen}), weight)
+            seen_total = self.algebra.add(seen_total, viewed)
+        return seen_total
 
 
 class _Constant:
