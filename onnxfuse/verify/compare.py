@@ -102,7 +102,7 @@ def largest_error(got: Any, want: Any) -> float:
         return 0.0
     a, b = _wide(got), _wide(want)
     both = np.isfinite(a) & np.isfinite(b)
-    return float(np.abs(a - b)[both].max(initial=0.0))
+    return float(np.abs(a[both] - b[both]).max(initial=0.0))
 
 
 def scale_of(want: Array) -> float:
