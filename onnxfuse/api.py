@@ -15,7 +15,7 @@ from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
 from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.errors import OnnxFuseError, UsageError
+from onnxfuse.errors import UsageError
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
 from onnxfuse.pricing import Pricer
@@ -165,8 +165,7 @@ class _Run:
         with self._timed("select"):
             allowed = [c for c in self.found if (c.rule.name, c.root.name) not in barred]
             chosen, ended = select(allowed, self._worth)
-        taken = {(c.view.graph.name, n.index) for c in chosen for n in c.removed}
-        return chosen, [*ended, *_unsettled(self.declined, taken, self.views)]
+        return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.declined, chosen, self.views)]
 
     def _worth(self, candidate: Candidate) -> float:
         if self.level == "all":
@@ -208,17 +207,29 @@ class _Run:
         return replace(report, seconds=dict(self.seconds))
 
 
-def _unsettled(declined: Sequence[Decision], taken: set[tuple[str, int]], views: Sequence[View]) -> Iterator[Decision]:
-    """Declined matches whose root no chosen fusion took: the others need no explanation. One per rule and root."""
+def _unsettled(declined: Sequence[Decision], chosen: Sequence[Candidate], views: Sequence[View]) -> Iterator[Decision]:
+    """Declined matches that still need saying, one per rule and root: not those of nodes a fusion took, nor those that
+    reach past a fusion of the same rule (a scaled norm, whose norm did fuse)."""
     values = {v.graph.name: v.graph.values for v in views}
+    taken = {n for c in chosen for n in c.removed}
+    made = {(c.rule.name, c.root) for c in chosen}
     seen: set[tuple[str, str, str]] = set()
     for decision in declined:
         value = values[decision.scope].get(decision.value)
+        producer = value.producer if value is not None else None
         key = (decision.rule, decision.scope, decision.value)
-        if key in seen or (value is not None and value.producer is not None and (decision.scope, value.producer.index) in taken):
+        if key in seen or producer in taken or (producer is not None and any((decision.rule, v) in made for v in producer.inputs)):
             continue
         seen.add(key)
         yield decision
+
+
+def _worth_telling(ended: Sequence[Decision], chosen: Sequence[Candidate]) -> Iterator[Decision]:
+    """Losers, less those of the winner's own rule inside the winner: a smaller form of the same fusion."""
+    won = {(c.rule.name, c.view.graph.name, label) for c in chosen for label in c.decision.nodes}
+    for decision in ended:
+        if decision.verdict is not Verdict.LOST or (decision.rule, decision.scope, decision.node) not in won:
+            yield decision
 
 
 def _report(
@@ -244,4 +255,4 @@ class _Timer:
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.start
 
 
-__all__ = ["OnnxFuseError", "Result", "explain", "load_rules", "optimize"]
+__all__ = ["Result", "explain", "load_rules", "optimize"]

@@ -7,7 +7,7 @@ depend on; and what somebody else reads stays, or the candidate is declined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -21,7 +21,6 @@ from onnxfuse.op import ONNX_TYPES, TYPE_NAMES, Op
 from onnxfuse.pattern import Call
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, leaves
 from onnxfuse.symbolic import Dim
-
 
 MIN_OPSET = 11  # bodies of fused ops are spelled from here on
 CHEAP = {"Cast", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Split", "Slice", "Gather", "Concat",
@@ -40,6 +39,7 @@ class Candidate:
     outputs: tuple[Value | None, ...]
     region: tuple[Node, ...]  # in graph order
     removed: frozenset[Node]  # those that nobody else needs
+    twins: Mapping[Value, Value]  # values the region reads in place of an input that they equal
     decision: Decision
     price: Price | None = None
 
@@ -94,7 +94,8 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         outputs = _outputs(hit, view, root, call)
         _check_call(call, root, view.graph.opset)
         inputs = set(leaves(call.operands))
-        region = _region([o for o in outputs if o is not None], _equals(view, inputs, outputs))
+        twins = _twins(view, inputs, outputs)
+        region = _region([o for o in outputs if o is not None], inputs | twins.keys())
         named = [n for n in region if n.op != "Constant"]
         blank = replace(blank, ops=tuple(n.op for n in named), nodes=tuple(n.label for n in named))
         _check_rounding(region, root)
@@ -103,17 +104,17 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         _check_cycle(outputs, inputs)
     except Decline as reason:
         return replace(blank, reason=str(reason))
-    return Candidate(hit.rule, call, view, outputs, region, removed, blank)
+    return Candidate(hit.rule, call, view, outputs, region, removed, twins, blank)
 
 
-def _equals(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> set[Value]:
-    """The inputs and every value that is the same by the view: exporters compute a mask again in each layer."""
-    same = set(inputs)
+def _twins(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> dict[Value, Value]:
+    """Values that are the same as an input by the view, to that input: exporters compute a mask again in each layer."""
+    twins: dict[Value, Value] = {}
     for value in inputs:
         for twin in view.values.get(view.terms.get(value), ()):  # type: ignore[call-overload]  # a missing term has no twins
-            if twin.dtype == value.dtype and twin.shape == value.shape and twin not in outputs:
-                same.add(twin)
-    return same
+            if twin.dtype == value.dtype and twin.shape == value.shape and twin not in outputs and twin not in inputs:
+                twins[twin] = value
+    return twins
 
 
 def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | None, ...]:
@@ -167,9 +168,15 @@ def _check_types(op: Op, operands: Sequence[Operand], root: Value) -> None:
         allowed = [ONNX_TYPES[t] for t in op.types.get(param.type, (param.type,))]
         if have not in allowed or bound.setdefault(param.type, have) != have:
             wanted = TYPE_NAMES.get(bound.get(param.type, 0), "one of " + ", ".join(op.types.get(param.type, (param.type,))))
-            raise Decline(f"{param.name} must be of type {wanted}; it is {TYPE_NAMES.get(have, onnx.TensorProto.DataType.Name(have).lower())}")
-    if root.dtype not in [ONNX_TYPES[t] for t in op.types[op.outputs[0].type]]:
-        raise Decline(f"the type must be one of {', '.join(op.types[op.outputs[0].type])}; it is {onnx.TensorProto.DataType.Name(root.dtype).lower()}")
+            raise Decline(f"{param.name} must be of type {wanted}; it is {type_name(have)}")
+    result = op.types[op.outputs[0].type]
+    if root.dtype not in [ONNX_TYPES[t] for t in result]:
+        raise Decline(f"the type must be one of {', '.join(result)}; it is {type_name(root.dtype)}")
+
+
+def type_name(dtype: int) -> str:
+    """What ONNX calls an element type: float16."""
+    return TYPE_NAMES.get(dtype) or str(T.DataType.Name(dtype)).lower()
 
 
 def _region(outputs: Sequence[Value], stops: set[Value]) -> tuple[Node, ...]:

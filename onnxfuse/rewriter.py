@@ -130,7 +130,9 @@ class _Maker:
         return str(self.known[operand][-1].output[0])
 
 
-def _export(op: str, name: str, attributes: Mapping[str, object], inputs: list[gs.Variable], outputs: list[gs.Variable], domain: str) -> onnx.NodeProto:
+def _export(
+    op: str, name: str, attributes: Mapping[str, object], inputs: list[gs.Variable], outputs: list[gs.Variable], domain: str
+) -> onnx.NodeProto:
     return OnnxExporter.export_node(gs.Node(op, name, dict(attributes), inputs, outputs, domain=domain or None))
 
 
@@ -332,13 +334,16 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     model = candidate.view.graph.model
     region = set(candidate.region)
     inputs = [v for v in candidate.inputs if not v.is_constant]
-    given = {v for v in inputs} | {o for n in candidate.region for o in n.outputs if o is not None}
-    wanted = [v for n in candidate.region for v in n.inputs if v is not None and v not in given]
+    given = set(inputs) | {o for n in candidate.region for o in n.outputs if o is not None}
+    read = dict.fromkeys(v for n in candidate.region for v in n.inputs if v is not None and v not in given)
+    twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in inputs]
+    wanted = [v for v in read if v not in twins]
     tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in region}
     outputs = [o for o in candidate.outputs if o is not None]
-    before = _small(model, [_copy(n.proto) for n in candidate.region], inputs, outputs, tensors.values(), sizes)
-    read = {name for n in (*rewrite_.helpers, rewrite_.node) for name in n.input}
-    constants = [*(t for n, t in tensors.items() if n in read), *rewrite_.constants]
+    same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
+    before = _small(model, [*same, *(_copy(n.proto) for n in candidate.region)], inputs, outputs, tensors.values(), sizes)
+    taken = {name for n in (*rewrite_.helpers, rewrite_.node) for name in n.input}
+    constants = [*(t for n, t in tensors.items() if n in taken), *rewrite_.constants]
     after = _small(model, [_copy(n) for n in (*rewrite_.helpers, rewrite_.node)], inputs, outputs, constants, sizes)
     if rewrite_.body is not None:
         after.functions.append(rewrite_.body)
@@ -361,7 +366,12 @@ def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:
 
 
 def _small(
-    model: Model, nodes: list[onnx.NodeProto], inputs: Sequence[Value], outputs: Sequence[Value], tensors: Iterable[onnx.TensorProto], sizes: Mapping[str, int]
+    model: Model,
+    nodes: list[onnx.NodeProto],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    tensors: Iterable[onnx.TensorProto],
+    sizes: Mapping[str, int],
 ) -> onnx.ModelProto:
     graph = onnx.helper.make_graph(nodes, "rewrite", [_info(v, sizes) for v in inputs], [_info(v, sizes) for v in outputs], list(tensors))
     small = onnx.helper.make_model(graph, opset_imports=list(model.proto.opset_import))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
@@ -15,10 +15,10 @@ from onnxfuse.canonical.view import FLOATS
 from onnxfuse.errors import RuleError
 from onnxfuse.graph import Value, constant_value
 from onnxfuse.identities import Canonical, joined_halves
-from onnxfuse.layout import REPEAT
+from onnxfuse.layout import REPEAT, joined
 from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
 from onnxfuse.symbolic import Dim, broadcast
-from onnxfuse.term import SUM, Term, show
+from onnxfuse.term import SUM, Term, product_of, show
 
 LEVELS = ("none", "elementwise", "cost", "all")
 
@@ -74,7 +74,7 @@ class Made:
         return f"{self.op}({', '.join(getattr(o, 'name', '') for o in self.operands)})"
 
 
-Operand = Union[Value, NewConstant, Made, None]
+Operand = Value | NewConstant | Made | None
 
 
 def leaves(operands: Iterable[Operand]) -> Iterator[Value]:
@@ -125,17 +125,43 @@ class Match:
 
     def _operand(self, term: Term, name: str) -> Value | Made:
         small = _unexpanded(self.view.algebra, term)
-        if small is not term and any(self._is_before(v) for v in self.view.values.get(small, ())):
+        if small is not term and self._is_held(small):
             return self.holder(small, name)
-        if term.op != SUM or any(self._is_before(v) for v in self.view.values.get(term, ())):
+        if self._is_held(term):
             return self.holder(term, name)
-        if term.coefficient != 0:
-            raise Decline(f"{name} must be one value of the graph, or a sum of some; it is {show(term, 3)}")
-        first, *rest = [self._operand(self.view.algebra.scale(t, c), name) for t, c in term.parts]
-        for part in rest:
-            shape = None if first.shape is None or part.shape is None else broadcast_shapes(first.shape, part.shape)
-            first = Made("Add", (first, part), first.dtype, shape)
-        return first
+        factor, parts = product_of(term)
+        if factor != 1 and parts:
+            bare = self._operand(self.view.algebra.product(1.0, parts), name)
+            number = NewConstant(np.array(factor, tensor_dtype_to_np_dtype(bare.dtype)), next(leaves([bare])))
+            return Made("Mul", (bare, number), bare.dtype, bare.shape)
+        if term.op == SUM and term.coefficient == 0:
+            return self._total([self._operand(self.view.algebra.scale(t, c), name) for t, c in term.parts])
+        parted = self._parted(term, name) if term.op == "View" else None
+        return parted if parted is not None else self.holder(term, name)
+
+    def _is_held(self, term: Term) -> bool:
+        return any(self._is_before(v) for v in self.view.values.get(term, ()))
+
+    def _total(self, parts: list[Value | Made]) -> Value | Made:
+        total = parts[0]
+        for part in parts[1:]:
+            shape = None if total.shape is None or part.shape is None else broadcast_shapes(total.shape, part.shape)
+            total = Made("Add", (total, part), total.dtype, shape)
+        return total
+
+    def _parted(self, term: Term, name: str) -> Made | None:
+        """[batch, heads, ...] from a value that holds both in one axis: Unsqueeze, then a Reshape that copies the rest."""
+        layout = term.attributes["layout"]
+        heads = layout.shape[1] if len(layout.axes) > 2 else None
+        merged = replace(layout, axes=(joined((*layout.axes[0], *layout.axes[1])), *layout.axes[2:]))
+        source = self.view.algebra.operation("View", term.args, {"layout": merged})
+        if not isinstance(heads, int) or not self._is_held(source):
+            return None
+        whole = self.holder(source, name)
+        axis = NewConstant(np.array([0], np.int64), whole)
+        shape = NewConstant(np.array([-1, heads] + [0] * (len(layout.axes) - 2), np.int64), whole)
+        row = Made("Unsqueeze", (whole, axis), whole.dtype, (1, *merged.shape))
+        return Made("Reshape", (row, shape), whole.dtype, layout.shape)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
         """A value that holds `term`, made before the root. Raises Decline if there is none."""
@@ -166,7 +192,7 @@ def _name(hole: Var | Scalar | str) -> str:
     return hole if isinstance(hole, str) else hole.name
 
 
-Builder = Callable[[Match], Union[Call, Sequence[Call]]]
+Builder = Callable[[Match], Call | Sequence[Call]]
 
 
 @dataclass(frozen=True)

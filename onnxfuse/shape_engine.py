@@ -136,7 +136,10 @@ class Engine:
         try:
             scanned = call.integer("num_scan_inputs")
             first = len(call.inputs) - scanned
+            if scanned < 0 or first < 0:
+                raise Unknown
             axes = call.ints("scan_input_axes") or [0] * scanned
+            stacked_axes = call.ints("scan_output_axes")
             sliced = [_sliced(call.fact(first + i), axis) for i, axis in enumerate(axes)]
         except Unknown:
             self.run(body, [], call.bindings)
@@ -145,8 +148,8 @@ class Engine:
         lengths = [length for length, _ in sliced if length is not None]
         trips = agreed(lengths) if lengths else symbolic.fresh(f"{call.node.label}.trips")
         stacked = self._results(body)[len(states) :]
-        places = call.ints("scan_output_axes") or [0] * len(stacked)
-        return [*states, *(_stacked(fact, trips, axis) for fact, axis in zip(stacked, places, strict=False))]
+        placed = zip(stacked, stacked_axes or [0] * len(stacked), strict=False)
+        return [*states, *(_stacked(fact, trips, axis) for fact, axis in placed)]
 
     def _results(self, body: Graph) -> list[Fact]:
         return [self.facts.get(value, NOTHING) for value in body.outputs]
@@ -228,6 +231,8 @@ def _fact(call: Call, output: int, dtype: int, shape: Shape | None, contents: tu
         return Fact(dtype)
     if any(isinstance(d, int) and d < 0 for d in shape):  # no run gets here
         return Fact(dtype, tuple(call.fresh(axis, output) if isinstance(d, int) and d < 0 else d for axis, d in enumerate(shape)))
+    if contents is not None and (not _is_small(shape) or len(contents) != symbolic.product(shape)):
+        contents = None
     if dtype in FLOATS:
         return Fact(dtype, shape, None, contents)
     value = call.node.outputs[output]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from onnxfuse import graph, symbolic
 from onnxfuse.errors import ModelError
@@ -106,15 +106,13 @@ class Call:
 
     def scalar(self, position: int) -> Dim:
         """The only element of an input."""
-        found = self.elements(position)
-        if len(found) != 1:
-            raise Unknown
-        return found[0]
+        found: Dim = only(self.array(position))
+        return found
 
     def constant(self, position: int) -> np.ndarray[Any, Any]:
         """What a small constant input holds, of any type."""
         value = self.node.input(position)
-        if value is None:
+        if value is None or self.dtype(position) == TensorProto.UNDEFINED:
             raise Unknown
         try:
             found = graph.constant_value(value, CONTENT_LIMIT)
@@ -251,6 +249,23 @@ def place(axis: int, rank: int) -> int:
 
 def places(axes: Iterable[int], rank: int) -> list[int]:
     return [place(axis, rank) for axis in axes]
+
+
+def plain_values(tensor: onnx.TensorProto) -> list[Any]:
+    """The elements of a small tensor in an attribute, as Python numbers; Unknown where it is no sound tensor."""
+    if tensor.data_type == TensorProto.UNDEFINED or tensor.data_location == TensorProto.EXTERNAL:
+        raise Unknown
+    try:
+        return list(numpy_helper.to_array(tensor).reshape(-1).tolist())
+    except ValueError:  # its data does not fit its dims
+        raise Unknown from None
+
+
+def only(array: np.ndarray[Any, Any]) -> Any:
+    """The only element of an array, else Unknown."""
+    if array.size != 1:
+        raise Unknown
+    return array.reshape(-1)[0]
 
 
 def replaced(shape: Shape, axis: int, dim: Dim) -> Shape:

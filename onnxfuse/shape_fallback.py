@@ -22,9 +22,12 @@ def outputs(call: Call) -> list[Fact]:
     if node.domain not in DOMAINS or version is None or any(a.ref_attr_name for a in node.proto.attribute):
         return nothing
     dims: dict[str, Dim] = {}
+    types = _types(call, dims)
+    if not types.keys() >= set(filter(None, node.proto.input)):  # it insists on a type for every input
+        return nothing
     try:
         schema = defs.get_schema(node.op, version, node.domain)
-        found = shape_inference.infer_node_outputs(schema, node.proto, _types(call, dims), _data(call), opset_imports=_imports(call))
+        found = shape_inference.infer_node_outputs(schema, node.proto, types, _data(call), opset_imports=_imports(call))
     except (defs.SchemaError, shape_inference.InferenceError, onnx.checker.ValidationError):
         return nothing
     return [_fact(call, i, found.get(v.name) if v is not None else None, dims) for i, v in enumerate(node.outputs)]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import FLOATS, INTEGERS, Call, Shape, content_rule, objects, place, whole
+from onnxfuse.shape_facts import FLOATS, INTEGERS, Call, Shape, content_rule, objects, only, place, plain_values, whole
 from onnxfuse.shape_ratio import Ratio, Unknown, exact_ratio
 from onnxfuse.shape_rules_layout import shape_part
 from onnxfuse.symbolic import Dim
@@ -59,7 +59,7 @@ def _root(call: Call, shape: Shape) -> Array:
 @content_rule("Pow")
 def _power(call: Call, shape: Shape) -> Array:
     """Square roots only: image models take the side of a square grid from its size."""
-    if call.dtype(0) not in FLOATS or call.constant(1).reshape(-1).tolist() != [0.5]:
+    if call.dtype(0) not in FLOATS or only(call.constant(1)) != 0.5:
         raise Unknown
     return _each(lambda a: a.root(), shape, call.ratios(0))
 
@@ -68,8 +68,8 @@ def _power(call: Call, shape: Shape) -> Array:
 def _attribute(call: Call, shape: Shape) -> Array:
     """A constant that is an attribute of the function it stands in; other constants are known without a rule."""
     tensor = call.tensor("value")
-    if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
-        values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    if tensor is not None:
+        values = plain_values(tensor)
     else:
         number = call.attribute("value_int")
         values = call.ints("value_ints") if number is None else [call.integer("value_int")]
@@ -91,7 +91,7 @@ def _size(call: Call, shape: Shape) -> Array:
 @content_rule("ConstantOfShape")
 def _filled(call: Call, shape: Shape) -> Array:
     value = call.tensor("value")
-    fill = 0 if value is None else numpy_helper.to_array(value).reshape(-1).tolist()[0]
+    fill = 0.0 if value is None else only(np.array(plain_values(value))).item()
     content: Dim | Ratio = int(fill) if isinstance(fill, int) else exact_ratio(fill)
     return objects([content] * math.prod(whole(shape))).reshape(whole(shape))
 
@@ -104,6 +104,7 @@ def _range(call: Call, shape: Shape) -> Array:
 
 @content_rule("Concat")
 def _concat(call: Call, shape: Shape) -> Array:
+    _require_one_type(call)
     parts = [call.contents(i) for i in range(len(call.inputs))]
     axis = place(call.integer("axis"), len(shape))
     if any(len(p.shape) != len(shape) or p.shape[:axis] + p.shape[axis + 1 :] != shape[:axis] + shape[axis + 1 :] for p in parts):
@@ -173,9 +174,10 @@ def _tile(call: Call, shape: Shape) -> Array:
 @content_rule("OneHot")
 def _one_hot(call: Call, shape: Shape) -> Array:
     indices, depth = call.integers(0), call.scalar(1)
-    off, on = call.array(2).tolist()
-    if not isinstance(depth, int) or len(shape) != 2 or call.integer("axis", -1) not in (-1, 1):
+    values = call.elements(2)
+    if not isinstance(depth, int) or len(shape) != 2 or call.integer("axis", -1) not in (-1, 1) or len(values) != 2:
         raise Unknown
+    off, on = values
     rows = ([on if position == index % depth else off for position in range(depth)] for index in indices)
     return objects(value for row in rows for value in row).reshape(whole(shape))
 
@@ -228,6 +230,12 @@ def _spread(x: Array, shape: Shape) -> Array:
         raise Unknown from None
 
 
+def _require_one_type(call: Call) -> None:
+    """Ratios and integers do not mix; only a wrong model makes them meet."""
+    if len({call.dtype(i) for i in range(len(call.inputs))}) != 1:
+        raise Unknown
+
+
 def _elementwise(op: str, combine: Callable[[Dim, Dim], Dim]) -> None:
     @content_rule(op)
     def rule(call: Call, shape: Shape) -> Array:
@@ -240,6 +248,7 @@ def _elementwise(op: str, combine: Callable[[Dim, Dim], Dim]) -> None:
 def _arithmetic(op: str, combine: Callable[[Any, Any], Dim | Ratio]) -> None:
     @content_rule(op)
     def rule(call: Call, shape: Shape) -> Array:
+        _require_one_type(call)
         return _each(combine, shape, call.contents(0), call.contents(1))
 
 

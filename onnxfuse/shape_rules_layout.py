@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import FLOATS, Call, Shape, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_facts import FLOATS, Call, Shape, broadcast_shapes, only, place, places, replaced, shape_rule
 from onnxfuse.shape_ratio import Ratio, Unknown
 from onnxfuse.symbolic import Dim
 
@@ -186,6 +186,8 @@ def _bound(dim: Dim, position: Dim) -> Dim | None:
         return symbolic.minimum(position, dim)
     if symbolic.is_nonnegative(-1 - position):
         return symbolic.maximum(dim + position, 0)
+    if symbolic.is_nonnegative(-position):
+        return dim - symbolic.tail(dim, -position)
     return None
 
 
@@ -256,7 +258,9 @@ def _constant(call: Call) -> Shape:
         if attribute.name in ("value_float", "value_int", "value_string"):
             return ()
         if attribute.name in ("value_floats", "value_ints", "value_strings"):
-            return (len(call.attribute(attribute.name)),)
+            listed = call.attribute(attribute.name)
+            if isinstance(listed, list):
+                return (len(listed),)
     raise Unknown
 
 
@@ -283,7 +287,7 @@ def _bound_of_range(call: Call, position: int) -> Dim:
     """One of start, limit and step, if it is a whole number."""
     if call.dtype(position) not in FLOATS:
         return call.scalar(position)
-    ratio: Ratio = call.ratios(position).reshape(-1)[0]
+    ratio: Ratio = only(call.ratios(position))
     if ratio.bottom != 1:
         raise Unknown
     return ratio.top
@@ -292,7 +296,7 @@ def _bound_of_range(call: Call, position: int) -> Dim:
 def _constant_range(call: Call) -> Dim:
     """The length of a range between constants that are no whole numbers."""
     try:
-        start, limit, step = (float(call.constant(i).reshape(-1)[0]) for i in range(3))
+        start, limit, step = (float(only(call.constant(i))) for i in range(3))
     except Unknown:
         return call.fresh(0)
     return max(0, math.ceil((limit - start) / step)) if step and math.isfinite((limit - start) / step) else call.fresh(0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from onnx import numpy_helper
-
 from onnxfuse import symbolic
-from onnxfuse.shape_facts import MICROSOFT, Call, Shape, broadcast_shapes, place, places, replaced, shape_rule
+from onnxfuse.shape_facts import MICROSOFT, Call, Shape, broadcast_shapes, place, places, plain_values, replaced, shape_rule
 from onnxfuse.shape_ratio import Unknown
 
 _KEEPING = """
@@ -141,4 +139,4 @@ def _is_filled(call: Call) -> bool:
     if source is None or source.op != "ConstantOfShape":
         return False
     fill = next((a.t for a in source.proto.attribute if a.name == "value" and not a.ref_attr_name), None)
-    return fill is not None and bool(numpy_helper.to_array(fill).all())
+    return fill is not None and all(plain_values(fill))

@@ -292,7 +292,7 @@ def _is_bounded(dim: Expr, depth: int) -> bool:
     if depth == 0:
         return False
     for monomial, factor in dim.terms.items():
-        if len(monomial) == 1 and monomial[0].kind in ("min", "max", "//"):
+        if len(monomial) == 1 and monomial[0].kind in ("min", "max", "//", "tail"):
             atom = monomial[0]
             if _is_nonnegative_with(atom, factor, dim - factor * _expr(atom), depth - 1):
                 return True
@@ -301,6 +301,8 @@ def _is_bounded(dim: Expr, depth: int) -> bool:
 
 def _is_nonnegative_with(atom: _Atom, factor: int, rest: Dim, depth: int) -> bool:
     """Whether rest + factor * atom >= 0."""
+    if atom.kind == "tail":
+        return _is_nonnegative_within(rest + (factor * atom.args[0] if factor < 0 else 0), depth)
     if atom.kind == "//":
         top, n = atom.args
         if not isinstance(n, int):

@@ -46,17 +46,15 @@ class Validator:
     def _check(self, rewrite: Rewrite) -> str | None:
         shapes = [v.shape for v in rewrite.candidate.inputs if v.shape is not None]
         names = sorted({name for shape in shapes for dim in shape for name in symbols(dim)})
-        tried = 0
-        for sizes in assignments(names):
+        for seed, sizes in enumerate(assignments(names)):
             try:
                 before, after = as_models(rewrite, sizes)
                 key = fingerprint(after) + fingerprint(before)
                 if key not in self.known:
-                    difference = verify_rewrite(before, after, seed=tried)
+                    difference = verify_rewrite(before, after, seed=seed)
                     self.known[key] = None if difference is None else str(difference)
             except OnnxFuseError as error:
                 return f"it cannot be run: {error}"
-            tried += 1
             if self.known[key] is not None:
                 return self.known[key]
         return None
