@@ -23,6 +23,7 @@ from onnxfuse.cost.profile import to_toml
 SECONDS = 12.0  # what a calibration takes, about
 FEWEST_NS = 1e-4  # an op that takes no time that can be measured
 GEMM_PEAK = 0.95  # the part of a core's peak that the runtime's matrix product reaches, by which the clock is found
+FUSED_NODE = 3.3  # times node_us: a custom op is called through the runtime's C interface
 MEMORY_TENSOR = 32 * 2**20  # bytes of a tensor that is out of the caches, and of a size that models have
 
 
@@ -66,6 +67,7 @@ def measure_cpu(*, seconds: float = SECONDS) -> Cpu:
         gemm_gflops=gemm,
         gemm_rates={"Conv": gflops(CONV, CONV_FLOPS, 2 * budget)},
         node_us=node_us,
+        fused_node_us=FUSED_NODE * node_us,
         rates={key: op_ns(key, node_us, budget) for key in PROBES},
     )
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxfuse.errors import RuntimeMissingError
 
 OPSET = 20  # the newest that every runtime we support knows
+CONTRIB = "com.microsoft"
 Array = npt.NDArray[Any]
 
 
@@ -34,6 +35,8 @@ class Probe:
     first: bool = False  # the constants come before x
     outputs: int = 1
     out_type: int = TensorProto.FLOAT
+    domain: str = ""
+    twice: bool = False  # x is the second operand too
 
 
 def seconds_each(probe: Probe, *, budget_s: float, threads: int = 1, repeats: tuple[int, int] = (2, 10)) -> float:
@@ -56,7 +59,9 @@ def model(probe: Probe, count: int) -> onnx.ModelProto:
     for i in range(count):
         outputs = [f"y{i}_{k}" for k in range(probe.outputs)]
         names = [c.name for c in constants]
-        nodes.append(helper.make_node(probe.op, [*names, at] if probe.first else [at, *names], outputs, **probe.attributes))
+        given = [at, at] if probe.twice else [at]
+        operands = [*names, *given] if probe.first else [*given, *names]
+        nodes.append(helper.make_node(probe.op, operands, outputs, domain=probe.domain, **probe.attributes))
         at, ends = (outputs[0], outputs[:1]) if probe.chained else (at, ends + outputs[:1])
     graph = helper.make_graph(
         nodes,
@@ -65,7 +70,7 @@ def model(probe: Probe, count: int) -> onnx.ModelProto:
         [helper.make_tensor_value_info(name, probe.out_type, None) for name in ends],
         constants,
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)], ir_version=9)
 
 
 def runtime_version() -> str:

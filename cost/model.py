@@ -11,6 +11,7 @@ from onnxfuse.cost.cpu import bandwidth, cpu_time, element_ns
 from onnxfuse.cost.device import Cpu, Device, Gpu
 from onnxfuse.cost.devices import find
 from onnxfuse.cost.roofline import L2_KEEPS, Mode, gpu_time, kernel_facts
+from onnxfuse.cost.runtime import as_run
 from onnxfuse.cost.work import Compiled, Gemm, Work, fuse, repeat
 from onnxfuse.errors import UsageError
 
@@ -66,7 +67,8 @@ class Model:
 
     device: a name (`auto` for this machine) or a record. expected_runs: over how many runs compile time is spread.
     graph: kernels are launched from a CUDA graph. max_nodes: the most ONNX nodes in one fusion. threads: on a CPU, 0 for
-    all cores. Raises UsageError for a device that is unknown and for numbers that mean nothing.
+    all cores. runtime_fuses: what we do not fuse still gets ONNX Runtime's own fusions.
+    Raises UsageError for a device that is unknown and for numbers that mean nothing.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Model:
         graph: bool = False,
         max_nodes: int = MAX_NODES,
         threads: int = 0,
+        runtime_fuses: bool = True,
     ) -> None:
         if mode not in ("basic", "extended"):
             raise UsageError(f"cost model: mode must be 'basic' or 'extended'; got {mode!r}")
@@ -91,6 +94,7 @@ class Model:
         self.graph = graph
         self.max_nodes = max_nodes
         self.threads = threads
+        self.runtime_fuses = runtime_fuses
 
     def price(
         self,
@@ -106,6 +110,7 @@ class Model:
         fits: what the caller knows of the four checks. extra_reorder_bytes: what layout changes around the fused
         kernel move once; they are priced, never a veto. compile_ms: spread over the expected runs.
         """
+        written, before = before, as_run(before) if self.runtime_fuses else before
         known = fits or Checks()
         broken = budget_failures(after, self.device, max_nodes=self.max_nodes)
         checks = replace(known, onchip_fit=known.onchip_fit and not broken, failures=(*known.failures, *broken))
@@ -121,7 +126,7 @@ class Model:
             terms=_prefixed("unfused", unfused) | _prefixed("fused", fused) | added | self._basic(before, after),
             checks=checks.answers,
             failures=checks.failures,
-            notes=self._notes(after),
+            notes=(*self._notes(after), *_builtin_notes(written, before)),
             worth=checks.passed and before_us - after_us > MARGIN * before_us,
         )
 
@@ -187,6 +192,11 @@ def with_residents(works: Sequence[Work], gpu: Gpu) -> list[Work]:
         marked.append(replace(work, resident_bytes=held) if held > work.resident_bytes else work)
         written = work.bytes_written if work.launches else written
     return marked
+
+
+def _builtin_notes(written: Sequence[Work], run: Sequence[Work]) -> list[str]:
+    made = [work for work in run if work not in written]
+    return [f"ONNX Runtime itself makes one {work.op} of {work.nodes} of the nodes" for work in made]
 
 
 def _prefixed(prefix: str, terms: Mapping[str, float]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from onnxfuse.cost.chains import Probe, constants
+from onnxfuse.cost.chains import CONTRIB, Probe, constants
 
 ROWS, COLUMNS = 128, 256
 SHAPE = (ROWS, COLUMNS)
@@ -25,6 +25,10 @@ PROBES: dict[str, Probe] = {
     **{op: Probe(op, SHAPE, constants(_FULL)) for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")},
     "Gelu": Probe("Gelu", SHAPE),
     "FastGelu": Probe("Gelu", SHAPE, attributes={"approximate": "tanh"}),
+    "BiasGelu": Probe("BiasGelu", SHAPE, (_ROW,), domain=CONTRIB),
+    "QuickGelu": Probe("QuickGelu", SHAPE, domain=CONTRIB),
+    "SkipLayerNormalization": Probe("SkipLayerNormalization", SHAPE, (_ROW, _ROW), domain=CONTRIB, twice=True),
+    "SimplifiedLayerNormalization": Probe("SimplifiedLayerNormalization", SHAPE, (_ROW,)),
     "Pow": Probe("Pow", SHAPE, constants(0.7)),
     "Pow:2": Probe("Pow", SHAPE, constants(2.0)),
     "Pow:3": Probe("Pow", SHAPE, constants(3.0)),

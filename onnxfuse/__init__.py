@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxfuse.api import Result, explain, optimize
     from onnxfuse.bench import bench
-    from onnxfuse.session import library_path, session
+    from onnxfuse.runtime import library_path, session
     from onnxfuse.verify import verify
 
 __all__ = ["Result", "bench", "explain", "library_path", "optimize", "session", "verify"]
@@ -27,9 +27,9 @@ _HOMES = {
     "Result": "api",
     "bench": "bench",
     "explain": "api",
-    "library_path": "session",
+    "library_path": "runtime",
     "optimize": "api",
-    "session": "session",
+    "session": "runtime",
     "verify": "verify",
 }
 
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps `onnxfuse.session` and `onnxfuse.verify` the functions: importing the modules of that name would rebind them."""
+    """Keeps `onnxfuse.verify` and `onnxfuse.bench` the functions: importing the modules of that name would rebind them."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _HOMES or not isinstance(value, ModuleType):

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.errors import ModelError, VerificationError
 from onnxfuse.inputs import Feed, Maker, load_feeds
 from onnxfuse.inputs import sizes as size

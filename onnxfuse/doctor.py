@@ -61,7 +61,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _runtime() -> Any:
-    return importlib.import_module("onnxfuse.session")
+    return importlib.import_module("onnxfuse.runtime")
 
 
 def _python(part: str) -> Finding:

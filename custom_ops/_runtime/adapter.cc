@@ -18,9 +18,9 @@ struct Kernel {
 
 std::string NodeName(const OrtApi* api, const OrtKernelInfo* info) {
   size_t size = 0;
-  Check(api, ort::KernelInfo_GetNodeName(api)(info, nullptr, &size));
+  Check(ort::KernelInfo_GetNodeName(api)(info, nullptr, &size));
   std::string name(size, '\0');
-  Check(api, ort::KernelInfo_GetNodeName(api)(info, name.data(), &size));
+  Check(ort::KernelInfo_GetNodeName(api)(info, name.data(), &size));
   name.resize(size - 1);  // without the closing 0
   return name;
 }
@@ -44,9 +44,9 @@ class TypeAndShape {
 
 std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
   size_t rank = 0;
-  Check(api, ort::GetDimensionsCount(api)(info, &rank));
+  Check(ort::GetDimensionsCount(api)(info, &rank));
   std::vector<int64_t> sizes(rank);
-  Check(api, ort::GetDimensions(api)(info, sizes.data(), rank));
+  Check(ort::GetDimensions(api)(info, sizes.data(), rank));
   return sizes;
 }
 
@@ -100,11 +100,11 @@ class RuntimeCall final : public Call {
     Tensor tensor;
     for (const Dim& dim : outputs_.at(index)) tensor.shape.push_back(dim.value);
     OrtValue* value = nullptr;
-    Check(api_, ort::KernelContext_GetOutput(api_)(context_, index, tensor.shape.data(), tensor.shape.size(), &value));
+    Check(ort::KernelContext_GetOutput(api_)(context_, index, tensor.shape.data(), tensor.shape.size(), &value));
     if (value == nullptr) return tensor;
     tensor.is_given = true;
     tensor.type = kernel_.op.TypeOf(kernel_.op.signature.outputs[index]);
-    Check(api_, ort::GetTensorMutableData(api_)(value, &tensor.data));
+    Check(ort::GetTensorMutableData(api_)(value, &tensor.data));
     return tensor;
   }
 
@@ -114,17 +114,17 @@ class RuntimeCall final : public Call {
   Tensor ReadInput(size_t index) const {
     Tensor tensor;
     const OrtValue* value = nullptr;
-    Check(api_, ort::KernelContext_GetInput(api_)(context_, index, &value));
+    Check(ort::KernelContext_GetInput(api_)(context_, index, &value));
     if (value == nullptr) return tensor;
     OrtTensorTypeAndShapeInfo* made = nullptr;
-    Check(api_, ort::GetTensorTypeAndShape(api_)(value, &made));
+    Check(ort::GetTensorTypeAndShape(api_)(value, &made));
     const TypeAndShape info(api_, made);
     OrtElementType type = kOrtUndefined;
-    Check(api_, ort::GetTensorElementType(api_)(info.get(), &type));
+    Check(ort::GetTensorElementType(api_)(info.get(), &type));
     tensor.type = static_cast<Type>(type);
     tensor.shape = SizesOf(api_, info.get());
     tensor.is_given = true;
-    Check(api_, ort::GetTensorMutableData(api_)(const_cast<OrtValue*>(value), &tensor.data));
+    Check(ort::GetTensorMutableData(api_)(const_cast<OrtValue*>(value), &tensor.data));
     return tensor;
   }
 
@@ -181,16 +181,16 @@ LoadTimeInput ReadLoadTimeInput(const OrtApi* api, const OrtShapeInferContext* c
   OrtStatus* absent = ort::ShapeInferContext_GetInputTypeShape(api)(context, index, &info);
   if (absent != nullptr) return ort::ReleaseStatus(api)(absent), LoadTimeInput{};
   LoadTimeInput input{true, kOrtUndefined, ToDims(SizesOf(api, info))};
-  Check(api, ort::GetTensorElementType(api)(info, &input.type));
+  Check(ort::GetTensorElementType(api)(info, &input.type));
   std::vector<const char*> symbols(input.dims.size(), "");
-  Check(api, ort::GetSymbolicDimensions(api)(info, symbols.data(), symbols.size()));
+  Check(ort::GetSymbolicDimensions(api)(info, symbols.data(), symbols.size()));
   for (size_t i = 0; i < symbols.size(); ++i) input.dims[i].symbol = symbols[i];
   return input;
 }
 
 std::vector<LoadTimeInput> ReadLoadTimeInputs(const CustomOp& op, const OrtShapeInferContext* context) {
   size_t count = 0;
-  Check(op.api, ort::ShapeInferContext_GetInputCount(op.api)(context, &count));
+  Check(ort::ShapeInferContext_GetInputCount(op.api)(context, &count));
   std::vector<LoadTimeInput> inputs(op.signature.inputs.size());
   for (size_t i = 0; i < std::min(count, inputs.size()); ++i) inputs[i] = ReadLoadTimeInput(op.api, context, i);
   return inputs;
@@ -212,12 +212,12 @@ void SetLoadTimeOutput(const OrtApi* api, OrtShapeInferContext* context, size_t 
   std::vector<const char*> symbols;
   for (const Dim& dim : dims) sizes.push_back(dim.value), symbols.push_back(dim.symbol.c_str());
   OrtTensorTypeAndShapeInfo* made = nullptr;
-  Check(api, ort::CreateTensorTypeAndShapeInfo(api)(&made));
+  Check(ort::CreateTensorTypeAndShapeInfo(api)(&made));
   const TypeAndShape info(api, made);
-  Check(api, ort::SetTensorElementType(api)(info.get(), type));
-  Check(api, ort::SetDimensions(api)(info.get(), sizes.data(), sizes.size()));
-  Check(api, ort::SetSymbolicDimensions(api)(info.get(), symbols.data(), symbols.size()));
-  Check(api, ort::ShapeInferContext_SetOutputTypeShape(api)(context, index, info.get()));
+  Check(ort::SetTensorElementType(api)(info.get(), type));
+  Check(ort::SetDimensions(api)(info.get(), sizes.data(), sizes.size()));
+  Check(ort::SetSymbolicDimensions(api)(info.get(), symbols.data(), symbols.size()));
+  Check(ort::ShapeInferContext_SetOutputTypeShape(api)(context, index, info.get()));
 }
 
 OrtStatus* ORT_CALL InferShapes(const OrtCustomOp* custom, OrtShapeInferContext* context) {
@@ -311,13 +311,6 @@ std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Sig
   for (auto& types : choices)
     ops.push_back(std::make_unique<CustomOp>(spec, signature, std::move(types), api, has_safe_inference));
   return ops;
-}
-
-void Check(const OrtApi* api, OrtStatus* status) {
-  if (status == nullptr) return;
-  const std::string message = ort::GetErrorMessage(api)(status);
-  ort::ReleaseStatus(api)(status);
-  throw std::runtime_error(message);
 }
 
 int64_t Tensor::Count(int64_t begin, int64_t end) const {

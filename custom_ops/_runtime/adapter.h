@@ -1,6 +1,7 @@
 // Between OpSpec and ONNX Runtime: one CustomOp for each op and each choice of its types.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -34,15 +35,24 @@ struct CustomOp : OrtCustomOp {
 std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
                                                    bool has_safe_inference);
 
-// Throws std::runtime_error with the message of `status`, and releases it, where it is an error.
-void Check(const OrtApi* api, OrtStatus* status);
+// An error of the runtime itself, on its way back to the runtime.
+struct RuntimeError {
+  OrtStatus* status;
+};
 
-// Runs body; what it throws becomes a status.
+// Throws RuntimeError where `status` is an error.
+inline void Check(OrtStatus* status) {
+  if (status != nullptr) throw RuntimeError{status};
+}
+
+// Runs body; what it throws becomes a status. std::exception is for what the caller did wrong.
 template <typename Body>
 OrtStatus* Guard(const OrtApi* api, Body&& body) noexcept {
   try {
     body();
     return nullptr;
+  } catch (const RuntimeError& error) {
+    return error.status;
   } catch (const std::exception& error) {
     return ort::CreateStatus(api)(kOrtInvalidArgument, error.what());
   } catch (...) {

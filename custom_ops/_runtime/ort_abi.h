@@ -88,7 +88,6 @@ namespace onnxfuse::ort {
 // X(slot, result, name, parameters after the table)
 #define ONNXFUSE_ORT_SLOTS(X)                                                                                   \
   X(0, OrtStatus*, CreateStatus, (OrtErrorCode, const char*))                                                   \
-  X(2, const char*, GetErrorMessage, (const OrtStatus*))                                                        \
   X(26, OrtStatus*, CreateCustomOpDomain, (const char*, OrtCustomOpDomain**))                                   \
   X(27, OrtStatus*, CustomOpDomain_Add, (OrtCustomOpDomain*, const OrtCustomOp*))                               \
   X(28, OrtStatus*, AddCustomOpDomain, (OrtSessionOptions*, OrtCustomOpDomain*))                                \

@@ -41,7 +41,7 @@ void Run(void* user, int64_t count, double cost, ParallelFor::Range range, void*
   // One task a thread, so that no more than `threads` ranges ever run at once.
   const auto tasks = static_cast<size_t>(std::min<int64_t>(ThreadCount(), chunks));
   auto drain = [](void* shared, size_t) { static_cast<Work*>(shared)->Drain(); };
-  Check(pool.api, ort::KernelContext_ParallelFor(pool.api)(pool.context, drain, tasks, 0, &work));
+  Check(ort::KernelContext_ParallelFor(pool.api)(pool.context, drain, tasks, 0, &work));
 }
 
 }  // namespace

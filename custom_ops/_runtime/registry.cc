@@ -32,11 +32,11 @@ struct Domain {
   std::vector<std::unique_ptr<CustomOp>> ops;
 
   Domain(const OrtApi* runtime, bool has_safe_inference) : api(runtime) {
-    Check(api, ort::CreateCustomOpDomain(api)(kDomain, &handle));
+    Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
       signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
       for (auto& op : CustomOpsOf(spec, *signatures.back(), api, has_safe_inference)) {
-        Check(api, ort::CustomOpDomain_Add(api)(handle, op.get()));
+        Check(ort::CustomOpDomain_Add(api)(handle, op.get()));
         ops.push_back(std::move(op));
       }
     }
@@ -77,6 +77,6 @@ extern "C" ONNXFUSE_EXPORT OrtStatus* ORT_CALL RegisterCustomOps(OrtSessionOptio
     return onnxfuse::ort::CreateStatus(oldest)(kOrtFail, "onnxfuse: ONNX Runtime 1.18 or newer is needed");
   }
   return onnxfuse::Guard(api, [&] {
-    onnxfuse::Check(api, onnxfuse::ort::AddCustomOpDomain(api)(options, onnxfuse::DomainOf(api, base).handle));
+    onnxfuse::Check(onnxfuse::ort::AddCustomOpDomain(api)(options, onnxfuse::DomainOf(api, base).handle));
   });
 }

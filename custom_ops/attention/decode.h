@@ -154,7 +154,8 @@ class FewRowsRunner {
     float* s = scores_ + row * kFewRowsBlock;
     switch (a_.mask_kind) {
       case AttentionMask::kBool: Adjust<uint8_t>(row, key, count, s); break;
-      case AttentionMask::kSameAsQuery: Adjust<T>(row, key, count, s); break;
+      case AttentionMask::kHalf: Adjust<Half>(row, key, count, s); break;
+      case AttentionMask::kBFloat16: Adjust<BFloat16>(row, key, count, s); break;
       default: Adjust<float>(row, key, count, s);
     }
     Vec largest = Set(out.most[row]);

@@ -29,7 +29,7 @@ struct AttentionStrides {
   int64_t dim = 1;
 };
 
-enum class AttentionMask { kNone, kBool, kFloat, kSameAsQuery };
+enum class AttentionMask { kNone, kBool, kFloat, kHalf, kBFloat16 };
 
 // No limit to one side of the diagonal.
 inline constexpr int64_t kUnlimited = INT64_MAX / 4;

@@ -157,7 +157,8 @@ class TileRunner {
   void Adjust(const Chunk& chunk, int64_t first, int keys, float* most) {
     switch (a_.mask_kind) {
       case AttentionMask::kBool: return AdjustScores<uint8_t>(a_, chunk, first, keys, w_.scores, most);
-      case AttentionMask::kSameAsQuery: return AdjustScores<T>(a_, chunk, first, keys, w_.scores, most);
+      case AttentionMask::kHalf: return AdjustScores<Half>(a_, chunk, first, keys, w_.scores, most);
+      case AttentionMask::kBFloat16: return AdjustScores<BFloat16>(a_, chunk, first, keys, w_.scores, most);
       default: return AdjustScores<float>(a_, chunk, first, keys, w_.scores, most);
     }
   }

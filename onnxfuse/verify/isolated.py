@@ -20,7 +20,7 @@ from typing import Any
 import onnx
 
 import onnxfuse
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.errors import OnnxFuseError
 from onnxfuse.inputs import Feed
 

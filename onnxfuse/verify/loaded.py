@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import onnx
 
 from onnxfuse import graph
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.verify.isolated import Job
 from onnxfuse.verify.runs import Runner
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.errors import ModelError, OnnxFuseError, RuntimeMissingError, VerificationError
 from onnxfuse.inputs import Feed, Maker, load_feeds, trials
 from onnxfuse.inputs.sizes import Refusal

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.errors import ModelError, OnnxFuseError, RuntimeMissingError, VerificationError
 from onnxfuse.inputs import Feed, Maker
 from onnxfuse.inputs import sizes as size

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from onnxfuse import session as runtime
+from onnxfuse import runtime
 from onnxfuse.inputs.sizes import Refusal
 from onnxfuse.verify.compare import finite_share
 

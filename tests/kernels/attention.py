@@ -6,6 +6,7 @@ import ctypes
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.kernels.harness import TYPES, Array, Guarded, Kernels, at_page_end, pointer
@@ -104,7 +105,7 @@ def _set_mask(args: Args, case: Case, full: tuple[int, ...]) -> Array | None:
         steps.append(0 if extent == 1 and wanted != 1 else size)
         size *= extent
     args.mask_column, args.mask_row, args.mask_head, args.mask_batch = steps
-    args.mask_kind = 1 if case.mask.dtype == bool else 2 if case.mask.dtype == np.float32 else 3
+    args.mask_kind = [np.dtype(x) for x in (np.void, bool, np.float32, np.float16, ml_dtypes.bfloat16)].index(case.mask.dtype)
     args.mask = pointer(mask)
     return mask
 

@@ -11,10 +11,10 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from onnxfuse import session
+from onnxfuse import runtime as session
 from onnxfuse.case import Case, Refusal
 from onnxfuse.errors import ShapeError
-from onnxfuse.op import DOMAIN, ONNX_TYPES, TYPE_NAMES, VERSION, Instance, Op, Param
+from onnxfuse.op import DOMAIN, ONNX_TYPES, VERSION, Instance, Op, Param
 
 OPSET = 17
 NARROW = ("float16", "bfloat16")  # these enter and leave a model as float, so that any runtime can feed them
@@ -46,6 +46,27 @@ def node_model(
     if value_info and isinstance(case, Case):
         model.graph.value_info.extend(_infos(op, case, kind, [p for p in op.outputs if p.name in wanted]))
     return model
+
+
+def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model, but every graph input goes to the node by way of a Mul by 1, and the node's outputs leave by another."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    (node,) = copy.graph.node
+    one = helper.make_node("Constant", [], ["one"], value=helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]))
+    floats = {i.name for i in copy.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT}
+    before = [helper.make_node("Mul", [name, "one"], [f"{name}_copy"]) for name in node.input if name in floats]
+    after = [helper.make_node("Mul", [f"{name}_copy", "one"], [name]) for name in node.output if name]
+    infos = [i for i in (*copy.graph.input, *copy.graph.value_info) if i.name in floats or i.name in node.output]
+    for info in infos:
+        copy.graph.value_info.add().CopyFrom(info)
+        copy.graph.value_info[-1].name += "_copy"
+    node.input[:] = [f"{name}_copy" if name in floats else name for name in node.input]
+    node.output[:] = [f"{name}_copy" if name else "" for name in node.output]
+    nodes = [one, *before, node, *after]
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
 
 
 def body_model(op: Op, case: Case, kind: str, opset: int = OPSET) -> onnx.ModelProto:
@@ -136,7 +157,7 @@ def _model(
     outs = [name for name in wanted if name in renamed]
     casts_in = [helper.make_node("Cast", [renamed[n]], [n], to=ONNX_TYPES[types[n]]) for n in ins]
     casts_out = [helper.make_node("Cast", [n], [renamed[n]], to=TensorProto.FLOAT) for n in outs]
-    inputs = [_info(renamed.get(n, n), outer[n], _free(n, s) if symbolic else s) for n, s in case.shapes.items()]
+    inputs = [_info(renamed.get(n, n), outer[n], _free(s) if symbolic else s) for n, s in case.shapes.items()]
     outputs = [_info(renamed.get(n, n), outer[n], _unknown(op, case, n)) for n in wanted]
     body = helper.make_graph([*casts_in, *nodes, *casts_out], "tested", inputs, outputs)
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, VERSION)]
@@ -160,6 +181,6 @@ def _info(name: str, type_name: str, shape: Sequence[Any] | None) -> onnx.ValueI
     return helper.make_tensor_value_info(name, ONNX_TYPES[type_name], shape)
 
 
-def _free(name: str, shape: Sequence[int]) -> list[str | None]:
-    """Every size as a symbol, but one without a name."""
-    return [f"{name}_{axis}" if axis else None for axis in range(len(shape))]
+def _free(shape: Sequence[int]) -> list[str | None]:
+    """Every size as a symbol that tells it, so that equal ones are one symbol; the first without a name, but for `x[n]`."""
+    return [f"size_{size}" if axis or len(shape) == 1 else None for axis, size in enumerate(shape)]

@@ -10,7 +10,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnxfuse import graph, session
+from onnxfuse import graph
+from onnxfuse import runtime as session
 from onnxfuse.errors import UsageError, VerificationError
 from onnxfuse.inputs import Maker, feeds, load_feeds, trials
 from onnxfuse.inputs.roles import Kind, roles

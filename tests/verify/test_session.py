@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 import onnxfuse
-from onnxfuse import session
+from onnxfuse import runtime as session
 from onnxfuse.errors import ModelError, RuntimeMissingError
 
 CPU = ["CPUExecutionProvider"]
