@@ -26,7 +26,7 @@ from onnxfuse.inputs import Feed
 
 Outputs = list[Any]
 
-CHILD = "import sys, pathlib, onnxfuse.verify.isolated as isolated; isolated.main(pathlib.Path(sys.argv[1]))"
+CHILD = "import sys, pathlib; from onnxfuse.verify.isolated import main; main(pathlib.Path(sys.argv[1]))"
 
 
 class Crash(str):
