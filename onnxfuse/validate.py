@@ -9,14 +9,12 @@ from pathlib import Path
 import onnx
 
 from onnxfuse.errors import OnnxFuseError, VerificationError
+from onnxfuse.fitting import assignments
 from onnxfuse.graph import Model
 from onnxfuse.rewriter import Rewrite, as_models
-from onnxfuse.symbolic import symbols
 from onnxfuse.verify import fingerprint, verify, verify_rewrite
 
 Progress = Callable[[str, int, int], None]
-ORDINARY = (2, 5, 3, 7, 11, 13)  # sizes of the symbolic dims in turn: distinct, so that a swapped axis shows
-MATCHING = 8  # all dims alike: what only works when sizes coincide shows in the others
 
 
 @dataclass
@@ -44,9 +42,7 @@ class Validator:
         return (f"{self.rewrites} rewrites, each against what it replaced ({len(self.known)} different ones were run)",)
 
     def _check(self, rewrite: Rewrite) -> str | None:
-        shapes = [v.shape for v in rewrite.candidate.inputs if v.shape is not None]
-        names = sorted({name for shape in shapes for dim in shape for name in symbols(dim)})
-        for seed, sizes in enumerate(assignments(names)):
+        for seed, sizes in enumerate(assignments(rewrite.candidate.region, rewrite.candidate.inputs)):
             try:
                 before, after = as_models(rewrite, sizes)
                 key = fingerprint(after) + fingerprint(before)
@@ -58,15 +54,6 @@ class Validator:
             if self.known[key] is not None:
                 return self.known[key]
         return None
-
-
-def assignments(names: Sequence[str]) -> list[dict[str, int]]:
-    """Sizes to try for symbolic dims: ordinary, all alike, and ones with an empty past."""
-    ordinary = {name: ORDINARY[i % len(ORDINARY)] for i, name in enumerate(names)}
-    if not names:
-        return [ordinary]
-    single = {name: 0 if "past" in name.lower() else 1 for name in names}
-    return [ordinary, dict.fromkeys(names, MATCHING), single]
 
 
 @dataclass(frozen=True)
