@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from onnxfuse.cost.attention_io import AttentionShape, Blocks, attention_flops, tiled_io, visible_pairs
-from onnxfuse.cost.call import Call, Counter, make
+from onnxfuse.cost.call import Call, Counter, Shape, make
 from onnxfuse.cost.scalar import scalar
 from onnxfuse.cost.types import BITS
 from onnxfuse.cost.work import ATTENTION_ROWS, Work
@@ -100,6 +100,43 @@ def with_projection(call: Call) -> Work:
     )
 
 
+def ours(call: Call) -> Work:
+    """Attention of ai.onnxfuse: q, k and v as their layouts say, then mask and past; causal 2 aligns the last positions."""
+    heads = call.number("q_num_heads")
+    kv_heads = call.number("kv_num_heads") or heads
+    if call.text("packed"):
+        batch, length, row = call.shape(0)
+        size = row // (heads + 2 * kv_heads)
+        q, k, v = [(batch, count, length, size) for count in (heads, kv_heads, kv_heads)]
+    else:
+        layouts = ((0, "q_layout", heads), (1, "k_layout", kv_heads), (2, "v_layout", kv_heads))
+        q, k, v = [_by_head(call.shape(index), call.text(layout, "BHSD"), count) for index, layout, count in layouts]
+    left, right = call.number("window_left", -1), call.number("window_right", -1)
+    shape = AttentionShape(
+        queries=q[2],
+        keys=k[2] + (call.axis(4, 2) if call.has(4) else 0),
+        head_dim=max(1, q[3]),
+        batch=q[0],
+        heads=q[1],
+        kv_heads=k[1],
+        value_dim=max(1, v[3]),
+        causal=call.number("causal") > 0,
+        left=left if left >= 0 else None,
+        right=right if right >= 0 else None,
+        offset=None if call.number("causal") == 2 else 0,
+        element_bytes=BITS[call.dtype] // 8,
+    )
+    return _with_operands(call, shape, beside=(3,))
+
+
+def _by_head(shape: Shape, layout: str, heads: int) -> tuple[int, int, int, int]:
+    """The shape as [batch, heads, seq, size]."""
+    if layout == "BSE":
+        return shape[0], heads, shape[1], shape[2] // max(1, heads)
+    batch, head, seq, size = (shape[layout.index(axis)] for axis in "BHSD")
+    return batch, head, seq, size
+
+
 def _heads(call: Call, index: int, attribute: str) -> int:
     shape = call.shape(index)
     return shape[1] if len(shape) == 4 else max(1, call.number(attribute, 1))
@@ -152,6 +189,7 @@ def rotary(call: Call) -> Work:
 COUNTERS: dict[str, Counter] = {
     "Attention": standard,
     "com.microsoft:Attention": with_projection,
+    "ai.onnxfuse:Attention": ours,
     "MultiHeadAttention": multi_head,
     "DecoderMaskedMultiHeadAttention": multi_head,
     "GroupQueryAttention": grouped_query,

@@ -215,6 +215,32 @@ def test_attention_of_onnx_runtime_counts_its_projection() -> None:
     assert grouped.gemm_flops == 2 * 4 * 10 * 16
 
 
+@pytest.mark.parametrize(
+    ("shapes", "attributes"),
+    [
+        ([(2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6)], {}),
+        ([(2, 5, 4, 8), (2, 7, 2, 8), (2, 7, 2, 6)], {f"{name}_layout": "BSHD" for name in "qkv"}),
+        ([(2, 5, 32), (2, 7, 16), (2, 7, 12)], {f"{name}_layout": "BSE" for name in "qkv"} | {"q_num_heads": 4, "kv_num_heads": 2}),
+        ([(2, 4, 5, 8), (2, 2, 8, 7), (2, 2, 7, 6)], {"k_layout": "BHDS"}),
+        ([(2, 4, 5, 8), (2, 2, 4, 8), (2, 2, 4, 6), None, (2, 2, 3, 8), (2, 2, 3, 6)], {}),
+    ],
+)
+@pytest.mark.parametrize("causal", [0, 1, 2])
+def test_our_attention_counts_the_same_in_every_layout(shapes: Any, attributes: dict[str, Any], causal: int) -> None:
+    out = [(2, 4, 5, 6)]
+    made = work("Attention", shapes, out, "float", {**attributes, "causal": causal}, domain="ai.onnxfuse")
+    pairs = visible_pairs(AttentionShape(5, 7, 8, causal=causal > 0, offset=None if causal == 2 else 0))
+    assert made.gemm_flops == 2 * 2 * 4 * pairs * (8 + 6)
+    assert made.fused
+
+
+def test_our_packed_attention_counts_three_tensors_in_one() -> None:
+    made = work(
+        "Attention", [(2, 5, 64)], [(2, 5, 32)], "float", {"packed": "qkv", "q_num_heads": 4, "kv_num_heads": 2}, domain="ai.onnxfuse"
+    )
+    assert (made.gemm_flops, made.bytes_read) == (2 * 2 * 4 * 5 * 5 * 16, 2 * 5 * 64 * 4)
+
+
 def test_packed_weights_take_their_sizes_from_attributes() -> None:
     made = work(
         "MatMulNBits", [(1, 5, 64), (32, 2, 16), (64,)], [(1, 5, 32)], ["float", "uint8", "float", "float"], {"K": 64, "N": 32, "bits": 4}

@@ -1,0 +1,85 @@
+"""What ONNX Runtime makes of nodes before it runs them: a few patterns become one kernel without our doing.
+
+A fusion competes with these, not with the nodes as they are written. Recognised by the ops alone: a pattern that is
+spelled in a way that the runtime misses counts as fused all the same, so a saving is never put too high.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from onnxfuse.cost.scalar import scalar
+from onnxfuse.cost.work import Work
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """One of the runtime's own fusions: `anchors` must be there, `absorbs` go with them as far as they are.
+
+    with_extra: the kernel instead, when one more Add is there (a bias, or the skip before a norm).
+    """
+
+    op: str
+    anchors: Counter[str]
+    absorbs: Counter[str]
+    with_extra: str = ""
+
+
+BUILTINS: tuple[Builtin, ...] = (
+    Builtin("Gelu", Counter(Erf=1), Counter(Div=1, Mul=3, Add=1), "BiasGelu"),
+    Builtin("FastGelu", Counter(Tanh=1, Pow=1), Counter(Mul=5, Add=2), "FastGelu"),
+    Builtin("QuickGelu", Counter(Sigmoid=1, Mul=1), Counter(Mul=1)),
+    Builtin(
+        "LayerNormalization",
+        Counter(ReduceMean=2, Sqrt=1),
+        Counter(Sub=2, Pow=1, Mul=3, Add=2, Div=1, Reciprocal=1),
+        "SkipLayerNormalization",
+    ),
+    Builtin("SimplifiedLayerNormalization", Counter(ReduceMean=1, Sqrt=1), Counter(Pow=1, Mul=3, Add=1, Div=1, Reciprocal=1)),
+)
+
+
+def as_run(works: Sequence[Work]) -> list[Work]:
+    """The kernels that the runtime starts for nodes written as `works`, in their order."""
+    left = list(works)
+    for builtin in BUILTINS:
+        while (taken := _match(builtin, left)) is not None:
+            left = _replaced(left, taken, builtin)
+    return left
+
+
+def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
+    """Indices of the nodes that the fusion takes, or None when an anchor is missing."""
+    wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_extra else 0)
+    taken: list[int] = []
+    for i, work in enumerate(works):
+        if not work.fused and work.nodes == 1 and wanted[work.op] > 0:
+            wanted[work.op] -= 1
+            taken.append(i)
+    found = Counter(works[i].op for i in taken)
+    return taken if all(found[op] >= count for op, count in builtin.anchors.items()) else None
+
+
+def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> list[Work]:
+    """`works` with one kernel in place of the last that was taken: it reads and writes the largest tensor once."""
+    parts = [works[i] for i in taken]
+    extra = sum(part.op == "Add" for part in parts) > builtin.absorbs["Add"] and builtin.with_extra
+    op = extra or builtin.op
+    largest = max(parts, key=lambda part: part.elements)
+    tensor = max(part.bytes_written for part in parts)
+    cost = scalar(op)
+    kernel = replace(
+        largest,
+        name=op,
+        op=op,
+        flops=largest.elements * cost.flops,
+        special=largest.elements * cost.special,
+        bytes_read=tensor * (2 if op.startswith("Skip") else 1),
+        bytes_written=tensor,
+        kind="reduction" if "Norm" in op else "pointwise",
+        parts=((op, largest.elements),),
+        nodes=len(parts),
+    )
+    return [kernel if i == taken[-1] else work for i, work in enumerate(works) if i == taken[-1] or i not in set(taken)]
