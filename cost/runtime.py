@@ -7,7 +7,7 @@ spelled in a way that the runtime misses counts as fused all the same, so a savi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onnxfuse.cost.scalar import scalar
@@ -28,9 +28,9 @@ class Builtin:
 
 
 BUILTINS: tuple[Builtin, ...] = (
+    Builtin("QuickGelu", Counter(Sigmoid=1, Mul=1), Counter(Mul=1)),
     Builtin("Gelu", Counter(Erf=1), Counter(Div=1, Mul=3, Add=1), "BiasGelu"),
     Builtin("FastGelu", Counter(Tanh=1, Pow=1), Counter(Mul=5, Add=2), "FastGelu"),
-    Builtin("QuickGelu", Counter(Sigmoid=1, Mul=1), Counter(Mul=1)),
     Builtin(
         "LayerNormalization",
         Counter(ReduceMean=2, Sqrt=1),
@@ -51,15 +51,30 @@ def as_run(works: Sequence[Work]) -> list[Work]:
 
 
 def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
-    """Indices of the nodes that the fusion takes, or None when an anchor is missing."""
-    wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_extra else 0)
-    taken: list[int] = []
-    for i, work in enumerate(works):
-        if not work.fused and work.nodes == 1 and wanted[work.op] > 0:
-            wanted[work.op] -= 1
-            taken.append(i)
-    found = Counter(works[i].op for i in taken)
-    return taken if all(found[op] >= count for op, count in builtin.anchors.items()) else None
+    """Indices of the nodes that the fusion takes: an unbroken run around an anchor. None when an anchor is missing."""
+    seed_op = next(iter(builtin.anchors))
+    for seed in (i for i, work in enumerate(works) if _is_plain(work) and work.op == seed_op):
+        wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_extra else 0) - Counter({seed_op: 1})
+        taken = [seed, *_run(works, range(seed + 1, len(works)), wanted), *_run(works, range(seed - 1, -1, -1), wanted)]
+        found = Counter(works[i].op for i in taken)
+        if all(found[op] >= count for op, count in builtin.anchors.items()):
+            return sorted(taken)
+    return None
+
+
+def _run(works: Sequence[Work], way: Iterable[int], wanted: Counter[str]) -> Iterator[int]:
+    """Nodes along the way that are still wanted, up to the first that is not; what moves no data is passed over."""
+    for i in way:
+        if works[i].launches == 0 or works[i].op == "Cast":
+            continue
+        if not _is_plain(works[i]) or wanted[works[i].op] <= 0:
+            return
+        wanted[works[i].op] -= 1
+        yield i
+
+
+def _is_plain(work: Work) -> bool:
+    return not work.fused and work.nodes == 1
 
 
 def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> list[Work]:

@@ -1,0 +1,75 @@
+"""What ONNX Runtime fuses by itself is what a fusion competes with."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxfuse.cost.count import work
+from onnxfuse.cost.devices import find
+from onnxfuse.cost.model import Model, fuse
+from onnxfuse.cost.runtime import as_run
+from onnxfuse.cost.work import Work
+
+FULL, ROWS = (4, 64, 256), (4, 64, 1)
+
+
+def nodes(text: str) -> list[Work]:
+    """Nodes of those ops; a small letter at the end stands for a tensor of one number a row."""
+    made = []
+    for word in text.split():
+        small = word.endswith("_r")
+        op = word.removesuffix("_r")
+        shape = ROWS if small else FULL
+        made.append(work(op, [FULL if op == "ReduceMean" else shape], [ROWS if op == "ReduceMean" else shape], "float"))
+    return made
+
+
+SPELLINGS = {
+    "Gelu": ["Div Erf Add Mul Mul", "Mul Erf Add Mul Mul", "Mul Mul Erf Add Mul"],
+    "BiasGelu": ["Add Div Erf Add Mul Mul"],
+    "FastGelu": ["Pow Mul Add Mul Tanh Add Mul Mul", "Add Pow Mul Add Mul Tanh Add Mul Mul"],
+    "QuickGelu": ["Mul Sigmoid Mul", "Sigmoid Mul"],
+    "LayerNormalization": ["ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add", "ReduceMean Sub Mul ReduceMean Add_r Sqrt_r Div"],
+    "SkipLayerNormalization": ["Add ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add"],
+    "SimplifiedLayerNormalization": ["Pow ReduceMean Add_r Sqrt_r Div Mul", "Mul ReduceMean Add_r Sqrt_r Reciprocal_r Mul Mul"],
+}
+
+
+@pytest.mark.parametrize(("op", "text"), [(op, text) for op, texts in SPELLINGS.items() for text in texts])
+def test_nodes_become_the_runtimes_kernel(op: str, text: str) -> None:
+    (kernel,) = as_run(nodes(text))
+    size = 4 * 4 * 64 * 256
+    assert (kernel.op, kernel.nodes, kernel.fused) == (op, len(text.split()), False)
+    assert kernel.parts == ((op, 4 * 64 * 256),)
+    assert (kernel.bytes_read, kernel.bytes_written) == (size * (2 if op.startswith("Skip") else 1), size)
+
+
+def test_views_and_casts_within_are_passed_over() -> None:
+    assert [w.op for w in as_run(nodes("Div Reshape Erf Cast Add Mul Mul"))] == ["Reshape", "Cast", "Gelu"]
+
+
+@pytest.mark.parametrize("text", ["Sigmoid Exp Mul", "Mul Add Exp Neg", "Sqrt Div Mul", "ReduceMean Mul", "Tanh Mul", "Softmax Add", ""])
+def test_other_nodes_stay_as_they_are(text: str) -> None:
+    before = nodes(text)
+    assert as_run(before) == before
+
+
+def test_nodes_around_the_kernel_stay_in_their_order() -> None:
+    assert [w.op for w in as_run(nodes("Neg Div Erf Add Mul Mul Exp"))] == ["Neg", "Gelu", "Exp"]
+
+
+def test_each_of_two_patterns_becomes_a_kernel() -> None:
+    assert [w.op for w in as_run(nodes("Sigmoid Mul Div Erf Add Mul Mul"))] == ["QuickGelu", "Gelu"]
+
+
+def test_price_competes_with_the_runtimes_kernel_and_says_so() -> None:
+    before = nodes("Div Erf Add Mul Mul")
+    size = 4 * 4 * 64 * 256
+    fused = fuse("Gelu", before, bytes_read=size, bytes_written=size)
+    cpu = find("cpu-generic")
+    alone, beside = (Model(cpu, runtime_fuses=fuses).price(before, [fused]) for fuses in (False, True))
+    assert alone.unfused_us > 1.5 * beside.unfused_us
+    assert alone.saved_launches == 4
+    assert beside.saved_launches == 0
+    assert "ONNX Runtime itself makes one Gelu of 5 of the nodes" in beside.notes
+    assert not any("itself" in note for note in alone.notes)
