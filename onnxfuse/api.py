@@ -14,8 +14,10 @@ from onnxfuse import graph, shapes, store
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
 from onnxfuse.cost.model import Model as CostModel
+from onnxfuse.cost.typical import typical
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
+from onnxfuse.fitting import usual
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
 from onnxfuse.pricing import Pricer
@@ -24,6 +26,7 @@ from onnxfuse.report.text import log_line
 from onnxfuse.rewriter import Rewritten, rewrite
 from onnxfuse.rule import LEVELS, Rule
 from onnxfuse.select import select
+from onnxfuse.symbolic import symbols
 from onnxfuse.validate import Validator, verify_whole
 
 Progress = Callable[[str, int, int], None]
@@ -136,7 +139,8 @@ class _Run:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
         self.rules = [r for r in rules.values() if level != "elementwise" or r.kind in ELEMENTWISE]
-        self.pricer = Pricer(CostModel(device), sizes)
+        self.given, self.sizes = sizes, dict(sizes)
+        self.cost = CostModel(device)
         with self._timed("load"):
             self.model = graph.load(source)
         with self._timed("shapes"):
@@ -153,12 +157,19 @@ class _Run:
         declined: list[Decision] = []
         for done, view in enumerate(self.views):
             self.progress("match", done, len(self.views))
+            pricer = Pricer(self.cost, self._sizes(view.graph))
             for item in candidates(view, self.rules):
                 if isinstance(item, Decision):
                     declined.append(item)
                 elif replaces_enough(item):
-                    found.append(item.priced(self.pricer.price(item)))
+                    found.append(item.priced(pricer.price(item)))
         return found, declined
+
+    def _sizes(self, body: graph.Graph) -> Mapping[str, int]:
+        """The numbers a graph is priced at; the main graph's hold inside it too."""
+        sizes = usual(body, {**self.sizes, **self.given}, typical)
+        self.sizes = {**sizes, **self.sizes}
+        return sizes
 
     def decide(self, barred: frozenset[tuple[str, str]] = frozenset()) -> tuple[list[Candidate], list[Decision]]:
         """(chosen, how the others ended), leaving out the (rule, value) pairs that failed validation."""
@@ -189,7 +200,7 @@ class _Run:
         if validator is None:
             return Result(result.proto, replace(report, not_verified=("verification was switched off",)))
         with self._timed("verify"):
-            checked = verify_whole(self.model, result.proto, inputs=inputs, sizes=self.pricer.given, libraries=libraries, fused=bool(done), progress=self.progress)
+            checked = verify_whole(self.model, result.proto, inputs=inputs, sizes=self.given, libraries=libraries, fused=bool(done), progress=self.progress)
         return Result(result.proto, replace(report, verified=(*validator.summary(), *checked.ran), not_verified=checked.left_out, seconds=dict(self.seconds)))
 
     def _validate(self, result: Rewritten, validator: Validator | None) -> dict[tuple[str, str], Decision]:
@@ -202,8 +213,13 @@ class _Run:
             for r, reason in failures
         }
 
+    def _shown_sizes(self) -> Mapping[str, int]:
+        """The sizes of the model's own inputs, which people know."""
+        named = {n for v in self.model.main.inputs for d in v.shape or () for n in symbols(d)}
+        return {n: size for n, size in self.sizes.items() if n in named}
+
     def report(self, after: onnx.ModelProto, decisions: Sequence[Decision]) -> Report:
-        report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self.pricer.sizes)
+        report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
         return replace(report, seconds=dict(self.seconds))
 
 
@@ -225,10 +241,12 @@ def _unsettled(declined: Sequence[Decision], chosen: Sequence[Candidate], views:
 
 
 def _worth_telling(ended: Sequence[Decision], chosen: Sequence[Candidate]) -> Iterator[Decision]:
-    """Losers, less those of the winner's own rule inside the winner: a smaller form of the same fusion."""
-    won = {(c.rule.name, c.view.graph.name, label) for c in chosen for label in c.decision.nodes}
+    """Losers, less those strictly inside the winner: a norm inside the norm with its residual needs no explanation."""
+    inside = {(c.view.graph.name, label) for c in chosen for label in c.decision.nodes if label != c.decision.node}
+    roots = {(c.rule.name, c.view.graph.name, c.decision.node) for c in chosen}
     for decision in ended:
-        if decision.verdict is not Verdict.LOST or (decision.rule, decision.scope, decision.node) not in won:
+        place = decision.scope, decision.node
+        if decision.verdict is not Verdict.LOST or (place not in inside and (decision.rule, *place) not in roots):
             yield decision
 
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from onnxfuse.graph import Node, Value
-from onnxfuse.symbolic import Dim, substitute, symbols
+from onnxfuse.errors import ShapeError
+from onnxfuse.graph import Graph, Node, Value
+from onnxfuse.symbolic import Dim, broadcasts, substitute, symbols
 
 ORDINARY = (2, 5, 3, 7, 11, 13)  # in turn: distinct, so that a swapped axis shows
 MATCHING = 8  # all alike: what only works when sizes coincide shows in the others
+UNNAMED = re.compile(r"s\d+|unk__\d+|[dD]im_?\d+")
 BROADCAST = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
              "GreaterOrEqual", "Sum", "Mod", "PRelu"}  # fmt: skip
+
+
+def usual(graph: Graph, given: Mapping[str, int], typical: Callable[[str], int]) -> dict[str, int]:
+    """A usual number for every symbol of a graph: the caller's, or what is typical for the name, made to fit.
+
+    Exporters that give no names write s0, s1, ...: the first axis of an input is then a batch.
+    """
+    values = list(graph.values.values())
+    names = {name for v in values for d in v.shape or () for name in symbols(d)}
+    batches = {str(v.shape[0]) for v in graph.inputs if v.shape is not None and len(v.shape) > 1 and UNNAMED.fullmatch(str(v.shape[0]))}
+    sizes = {n: given.get(n, typical("batch" if n in batches else n)) for n in sorted(names)}
+    return _fitted(sizes, _all_equalities(graph.nodes, values), fixed=given.keys())
 
 
 def assignments(nodes: Sequence[Node], inputs: Iterable[Value]) -> list[dict[str, int]]:
@@ -19,7 +34,7 @@ def assignments(nodes: Sequence[Node], inputs: Iterable[Value]) -> list[dict[str
     names = sorted({name for v in values for d in v.shape or () for name in symbols(d)})
     if not names:
         return [{}]
-    equal = list(_equalities(nodes))
+    equal = _all_equalities(nodes, values)
     turns = (
         {name: ORDINARY[i % len(ORDINARY)] for i, name in enumerate(names)},
         dict.fromkeys(names, MATCHING),
@@ -28,26 +43,42 @@ def assignments(nodes: Sequence[Node], inputs: Iterable[Value]) -> list[dict[str
     return [_fitted(turn, equal) for turn in turns]
 
 
-def _fitted(sizes: Mapping[str, int], equal: Sequence[tuple[Dim, Dim]]) -> dict[str, int]:
-    """`sizes`, with each symbol that must equal something else set to what that is."""
+def _all_equalities(nodes: Sequence[Node], values: Iterable[Value]) -> list[tuple[Dim, Dim]]:
+    met = (pair for v in values for d in v.shape or () if not isinstance(d, int) for pair in broadcasts(d))
+    return list(dict.fromkeys([*_equalities(nodes), *met]))
+
+
+def _fitted(sizes: Mapping[str, int], equal: Sequence[tuple[Dim, Dim]], fixed: Collection[str] = ()) -> dict[str, int]:
+    """`sizes`, with symbols that are not fixed changed where two sizes must be the same."""
     fitted = dict(sizes)
     for _ in range(3):  # what one equality sets, an earlier one may depend on
         for a, b in equal:
-            one, other = substitute(a, fitted), substitute(b, fitted)
-            if one == other or not isinstance(one, int) or not isinstance(other, int):
-                continue
-            if (name := _lone(a)) is not None:
-                fitted[name] = other
-            elif (name := _lone(b)) is not None:
-                fitted[name] = one
+            name, number = _solution(a - b, fitted, fixed)
+            if name is not None:
+                fitted[name] = number
     return fitted
 
 
-def _lone(dim: Dim) -> str | None:
-    """The symbol that the dim is, if it is just one."""
-    names = symbols(dim) if not isinstance(dim, int) else set()
-    name = next(iter(names)) if len(names) == 1 else None
-    return name if name is not None and substitute(dim, {name: 7}) == 7 and substitute(dim, {name: 11}) == 11 else None
+def _solution(difference: Dim, sizes: Mapping[str, int], fixed: Collection[str]) -> tuple[str | None, int]:
+    """A symbol, and the number for it that makes `difference` 0; None where it is 0 or where no single one does."""
+    if isinstance(difference, int) or _at(difference, sizes) == 0:
+        return None, 0
+    for name in sorted(symbols(difference).difference(fixed), reverse=True):
+        base, step = _at(difference, {**sizes, name: 0}), _at(difference, {**sizes, name: 1})
+        if base is None or step is None or step == base or base % (base - step):
+            continue
+        number = base // (base - step)
+        if number >= 0 and _at(difference, {**sizes, name: number}) == 0:
+            return name, number
+    return None, 0
+
+
+def _at(dim: Dim, sizes: Mapping[str, int]) -> int | None:
+    try:
+        number = substitute(dim, sizes)
+    except ShapeError:  # a broadcast of sizes that do not go together yet
+        return None
+    return number if isinstance(number, int) else None
 
 
 def _equalities(nodes: Sequence[Node]) -> Iterator[tuple[Dim, Dim]]:

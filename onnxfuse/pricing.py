@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from onnxfuse.candidate import Candidate
 from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
 from onnxfuse.cost.types import BITS
-from onnxfuse.cost.typical import typical
 from onnxfuse.errors import ShapeError
 from onnxfuse.graph import Node, Value
 from onnxfuse.op import TYPE_NAMES, Op
 from onnxfuse.rule import Made, NewConstant
-from onnxfuse.symbolic import Dim, substitute, symbols
+from onnxfuse.symbolic import Dim, broadcasts, substitute
 
 Shape = tuple[int, ...]
 
 
 @dataclass
 class Pricer:
-    """Prices the candidates of one model. `sizes` ends up with the number used for each symbolic dim.
-
-    given: the caller's numbers; a dim without one gets what is typical for its name.
-    """
+    """Prices the candidates of one graph at `sizes`, a number for each symbolic dim."""
 
     model: Model
-    given: Mapping[str, int] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int]
 
     def price(self, candidate: Candidate) -> Price:
         """Predicted times, bytes and launches of the nodes that vanish against the one that comes."""
@@ -42,9 +37,10 @@ class Pricer:
     def _size(self, dim: Dim) -> int:
         if isinstance(dim, int):
             return dim
-        for name in symbols(dim):
-            self.sizes.setdefault(name, self.given.get(name, typical(name)))
-        number = substitute(dim, self.sizes)
+        try:
+            number = substitute(dim, self.sizes)
+        except ShapeError:  # sizes of this place that do not go together: any one of them will do
+            number = max((self._size(d) for pair in broadcasts(dim) for d in pair), default=1)
         return max(number, 0) if isinstance(number, int) else 1
 
     def _node(self, node: Node) -> Work | None:

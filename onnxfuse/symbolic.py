@@ -10,7 +10,7 @@ Symbols stand for sizes, so they are integers of at least 0. A quotient by a sym
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import TypeAlias, Union
 
@@ -228,6 +228,16 @@ def symbols(dim: Dim) -> set[str]:
             for arg in atom.args:
                 found |= symbols(arg)
     return found
+
+
+def broadcasts(dim: Dim) -> Iterator[tuple[Dim, Dim]]:
+    """The pairs of sizes that meet in a broadcast somewhere in `dim`: each pair is alike, or one of it is 1."""
+    for monomial in _terms(dim):
+        for atom in monomial:
+            if atom.kind == "broadcast":
+                yield from ((atom.args[0], other) for other in atom.args[1:])
+            for arg in atom.args:
+                yield from broadcasts(arg)
 
 
 def is_named(dim: Dim) -> bool:
