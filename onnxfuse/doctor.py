@@ -99,9 +99,8 @@ def _onnxruntime(part: str) -> Finding:
     found = found or f"{version}, of no installed package"
     if tuple(map(int, version.split(".")[:2])) < OLDEST_RUNTIME:
         return Finding(part, State.BROKEN, f"{found}: too old", "pip install -U onnxruntime")
-    return Finding(
-        "ONNX Runtime", State.GOOD, f"{found}, providers {', '.join(_runtime().require_onnxruntime().get_available_providers())}"
-    )
+    providers = ", ".join(_runtime().require_onnxruntime().get_available_providers())
+    return Finding(part, State.GOOD, f"{found}, providers {providers}")
 
 
 def _library(part: str) -> Finding:
