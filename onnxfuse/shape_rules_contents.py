@@ -70,9 +70,10 @@ def _attribute(call: Call, shape: Shape) -> Array:
     tensor = call.tensor("value")
     if tensor is not None:
         values = plain_values(tensor)
+    elif call.attribute("value_int") is not None:
+        values = [call.integer("value_int")]
     else:
-        number = call.attribute("value_int")
-        values = call.ints("value_ints") if number is None else [call.integer("value_int")]
+        values = call.ints("value_ints") or []
     if not values or not isinstance(values[0], int):
         raise Unknown
     return objects(map(int, values)).reshape(whole(shape))
