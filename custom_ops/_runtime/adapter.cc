@@ -58,9 +58,9 @@ Dims ToDims(const std::vector<int64_t>& sizes) {
 
 // The outputs' sizes from the inputs'; an output whose sizes cannot be told gets none and false.
 struct OutputShapes {
-  OutputShapes(const CustomOp& op, const Binding& binding, const std::vector<Dims>& inputs) {
+  OutputShapes(const CustomOp& op, const Node& node, const Binding& binding, const std::vector<Dims>& inputs) {
     if (op.spec.output_shapes != nullptr) {
-      dims = op.spec.output_shapes(inputs);
+      dims = op.spec.output_shapes(node, inputs);
       is_known.assign(dims.size(), true);
       return;
     }
@@ -72,6 +72,25 @@ struct OutputShapes {
   }
   std::vector<Dims> dims;
   std::vector<bool> is_known;
+};
+
+const AttributeValue& ValueOf(const std::vector<Attribute>& attributes, const std::vector<AttributeValue>& values,
+                              const char* name) {
+  const auto found =
+      std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; });
+  return values.at(static_cast<size_t>(found - attributes.begin()));
+}
+
+class LoadTimeNode final : public Node {
+ public:
+  LoadTimeNode(const CustomOp& op, const OrtShapeInferContext* context)
+      : op_(op), values_(ReadAttributes(op.spec.attributes, op.api, context)) {}
+
+ private:
+  const AttributeValue& Value(const char* name) const override { return ValueOf(op_.spec.attributes, values_, name); }
+
+  const CustomOp& op_;
+  const std::vector<AttributeValue> values_;
 };
 
 class RuntimeCall final : public Call {
@@ -91,7 +110,7 @@ class RuntimeCall final : public Call {
       const std::string problem = inputs_.back().is_given ? binding.Add(param, dims.back()) : "";
       if (!problem.empty()) Fail(problem);
     }
-    outputs_ = OutputShapes(kernel.op, binding, dims).dims;
+    outputs_ = OutputShapes(kernel.op, *this, binding, dims).dims;
   }
 
   const Tensor& Input(size_t index) const override { return inputs_.at(index); }
@@ -129,10 +148,7 @@ class RuntimeCall final : public Call {
   }
 
   const AttributeValue& Value(const char* name) const override {
-    const auto& attributes = kernel_.op.spec.attributes;
-    const auto found =
-        std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; });
-    return kernel_.attributes.at(static_cast<size_t>(found - attributes.begin()));
+    return ValueOf(kernel_.op.spec.attributes, kernel_.attributes, name);
   }
 
   const Kernel& kernel_;
@@ -232,7 +248,7 @@ OrtStatus* ORT_CALL InferShapes(const OrtCustomOp* custom, OrtShapeInferContext*
       if (inputs[i].is_given && !binding.Add(op.signature.inputs[i], inputs[i].dims).empty()) return;
       dims.push_back(inputs[i].dims);
     }
-    const OutputShapes outputs(op, binding, dims);
+    const OutputShapes outputs(op, LoadTimeNode(op, context), binding, dims);
     for (size_t i = 0; i < outputs.dims.size(); ++i) {
       const Param& param = op.signature.outputs[i];
       // An optional output may not be there, and the runtime does not say; it writes past its end if told.

@@ -1,5 +1,6 @@
 #include "custom_ops/_runtime/attributes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -35,7 +36,9 @@ class Reader {
   AttributeValue ReadFloat(const Attribute& attribute) const {
     float value = attribute.float_default;
     if (!Get(ort::KernelInfoGetAttribute_float(api_), attribute.name, &value)) RequireAbsent(attribute, "a float");
-    if (!std::isfinite(value) || value < attribute.float_min) {
+    if (attribute.can_be_infinite) {
+      if (std::isnan(value)) Fail(attribute, "not be NaN", "NaN");
+    } else if (!std::isfinite(value) || value < attribute.float_min) {
       const bool is_bounded = attribute.float_min > std::numeric_limits<float>::lowest();
       Fail(attribute, is_bounded ? "be finite and at least " + std::to_string(attribute.float_min) : "be finite",
            std::to_string(value));
@@ -101,6 +104,46 @@ class Reader {
   const OrtKernelInfo* info_;
 };
 
+class LoadTimeReader {
+ public:
+  LoadTimeReader(const OrtApi* api, const OrtShapeInferContext* context) : api_(api), context_(context) {}
+
+  AttributeValue Read(const Attribute& attribute) const {
+    AttributeValue value{.i = attribute.int_default, .f = attribute.float_default};
+    const OrtOpAttr* given = nullptr;
+    if (!Is(ort::ShapeInferContext_GetAttribute(api_)(context_, attribute.name.c_str(), &given))) return value;
+    size_t size = 0;
+    switch (attribute.kind) {
+      case Attribute::Kind::kInt:
+        Is(ort::ReadOpAttr(api_)(given, kOrtAttributeInt, &value.i, sizeof(value.i), &size));
+        break;
+      case Attribute::Kind::kFloat:
+        Is(ort::ReadOpAttr(api_)(given, kOrtAttributeFloat, &value.f, sizeof(value.f), &size));
+        break;
+      case Attribute::Kind::kChoice:
+        value.i = ReadChoice(attribute, given);
+    }
+    return value;
+  }
+
+ private:
+  int64_t ReadChoice(const Attribute& attribute, const OrtOpAttr* given) const {
+    char text[64] = "";  // longer than any choice
+    size_t size = 0;
+    if (!Is(ort::ReadOpAttr(api_)(given, kOrtAttributeString, text, sizeof(text) - 1, &size))) return 0;
+    const auto found = std::find(attribute.choices.begin(), attribute.choices.end(), text);
+    return found == attribute.choices.end() ? 0 : found - attribute.choices.begin();
+  }
+
+  bool Is(OrtStatus* status) const {
+    if (status != nullptr) ort::ReleaseStatus(api_)(status);
+    return status == nullptr;
+  }
+
+  const OrtApi* api_;
+  const OrtShapeInferContext* context_;
+};
+
 }  // namespace
 
 Attribute Int(std::string name, int64_t value, int64_t min, int64_t max) {
@@ -111,6 +154,10 @@ Attribute Float(std::string name, float value, float min) {
   return {.name = std::move(name), .kind = Attribute::Kind::kFloat, .float_default = value, .float_min = min};
 }
 
+Attribute AnyFloat(std::string name, float value) {
+  return {.name = std::move(name), .kind = Attribute::Kind::kFloat, .float_default = value, .can_be_infinite = true};
+}
+
 Attribute Choice(std::string name, std::vector<std::string> choices) {
   return {.name = std::move(name), .kind = Attribute::Kind::kChoice, .choices = std::move(choices)};
 }
@@ -118,6 +165,14 @@ Attribute Choice(std::string name, std::vector<std::string> choices) {
 std::vector<AttributeValue> ReadAttributes(const std::vector<Attribute>& attributes, const OrtApi* api,
                                            const OrtKernelInfo* info) {
   const Reader reader(api, info);
+  std::vector<AttributeValue> values;
+  for (const Attribute& attribute : attributes) values.push_back(reader.Read(attribute));
+  return values;
+}
+
+std::vector<AttributeValue> ReadAttributes(const std::vector<Attribute>& attributes, const OrtApi* api,
+                                           const OrtShapeInferContext* context) {
+  const LoadTimeReader reader(api, context);
   std::vector<AttributeValue> values;
   for (const Attribute& attribute : attributes) values.push_back(reader.Read(attribute));
   return values;

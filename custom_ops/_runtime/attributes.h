@@ -13,4 +13,8 @@ namespace onnxfuse {
 std::vector<AttributeValue> ReadAttributes(const std::vector<Attribute>& attributes, const OrtApi* api,
                                            const OrtKernelInfo* info);
 
+// The same while the model is loaded; the default too where what is given is not allowed, which is said later.
+std::vector<AttributeValue> ReadAttributes(const std::vector<Attribute>& attributes, const OrtApi* api,
+                                           const OrtShapeInferContext* context);
+
 }  // namespace onnxfuse

@@ -81,7 +81,8 @@ ONNXFUSE_INLINE Half FromFloat<Half>(float x) {
   if (magnitude >= 0x477FF000u) return {static_cast<uint16_t>(sign | 0x7C00u)};  // 65520 and more round to inf
   if (magnitude < 0x33000000u) return {static_cast<uint16_t>(sign)};             // below half the least denormal
   const uint32_t exponent = magnitude >> 23;
-  // Drop 13 bits of a normal result, more of a denormal one; a carry out of the fraction raises the exponent, as it must.
+  // Drop 13 bits of a normal result, more of a denormal one; a carry out of the fraction raises the exponent, as it
+  // must.
   const uint32_t dropped = exponent < 113 ? 126 - exponent : 13;
   const uint32_t value = exponent < 113 ? (magnitude & 0x7FFFFFu) | 0x800000u : magnitude - (112u << 23);
   const uint32_t half_ulp = (1u << (dropped - 1)) - 1u + ((value >> dropped) & 1u);

@@ -44,19 +44,21 @@ inline const std::vector<Type>& FloatTypes() {
 }
 
 // An attribute: its name, the value it has where it is not given, and what is allowed. Make one with Int, Float,
-// Choice.
+// AnyFloat, Choice.
 struct Attribute {
   enum class Kind { kInt, kFloat, kChoice };
   std::string name;
   Kind kind = Kind::kInt;
   int64_t int_default = 0, int_min = 0, int_max = 0;
-  float float_default = 0, float_min = 0;  // a float must be finite and at least float_min
+  float float_default = 0, float_min = 0;  // a float must be finite and at least float_min,
+  bool can_be_infinite = false;            // or not NaN
   std::vector<std::string> choices = {};   // the first is the default
 };
 
 Attribute Int(std::string name, int64_t value, int64_t min = std::numeric_limits<int64_t>::min(),
               int64_t max = std::numeric_limits<int64_t>::max());
 Attribute Float(std::string name, float value, float min = std::numeric_limits<float>::lowest());
+Attribute AnyFloat(std::string name, float value);  // infinities too
 Attribute Choice(std::string name, std::vector<std::string> choices);
 
 // The value an attribute has in one node; for a Choice, `i` is the index of the choice.
@@ -89,17 +91,25 @@ struct Tensor {
 
 struct OpSpec;
 
+// A node's attributes.
+class Node {
+ public:
+  int64_t IntOf(const char* name) const { return Value(name).i; }
+  float FloatOf(const char* name) const { return Value(name).f; }
+  int64_t ChoiceOf(const char* name) const { return Value(name).i; }
+
+ protected:
+  ~Node() = default;
+  virtual const AttributeValue& Value(const char* name) const = 0;
+};
+
 // One run of a node.
-class Call {
+class Call : public Node {
  public:
   virtual const Tensor& Input(size_t index) const = 0;
   // Allocates; is_given is false for an optional output that nobody reads.
   virtual Tensor Output(size_t index) const = 0;
   virtual const ParallelFor& Parallel() const = 0;
-
-  int64_t IntOf(const char* name) const { return Value(name).i; }
-  float FloatOf(const char* name) const { return Value(name).f; }
-  int64_t ChoiceOf(const char* name) const { return Value(name).i; }
 
   // Ends the call with an error status: op and node, then the parts, which say what must hold and what came.
   template <typename... Parts>
@@ -111,7 +121,6 @@ class Call {
 
  protected:
   ~Call() = default;
-  virtual const AttributeValue& Value(const char* name) const = 0;
 
  private:
   static std::string Printable(const std::vector<int64_t>& shape) { return Show(shape); }
@@ -148,8 +157,9 @@ struct OpSpec {
   std::string signature;  // as in op.py
   std::vector<TypeVariable> types;
   std::vector<Attribute> attributes;
-  // The sizes of all outputs, for an op whose signature cannot say them; sizes that are not known stay unknown.
-  std::vector<Dims> (*output_shapes)(const std::vector<Dims>& inputs) = nullptr;
+  // The sizes of all outputs, for an op whose signature cannot say them; sizes that are not known stay unknown. None at
+  // all where the inputs do not fit: `compute` then says so.
+  std::vector<Dims> (*output_shapes)(const Node& node, const std::vector<Dims>& inputs) = nullptr;
   void (*compute)(const Call& call) = nullptr;
   InplaceTable inplace{nullptr};
 };

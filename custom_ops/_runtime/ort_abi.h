@@ -27,6 +27,7 @@ struct OrtCustomOpDomain;
 struct OrtKernelInfo;
 struct OrtKernelContext;
 struct OrtShapeInferContext;
+struct OrtOpAttr;
 struct OrtValue;
 struct OrtTensorTypeAndShapeInfo;
 
@@ -36,6 +37,7 @@ struct OrtApiBase {
 };
 
 enum OrtErrorCode : int { kOrtFail = 1, kOrtInvalidArgument = 2 };
+enum OrtAttributeType : int { kOrtAttributeInt = 1, kOrtAttributeFloat = 3, kOrtAttributeString = 5 };
 enum OrtMemType : int { kOrtMemTypeDefault = 0 };
 enum OrtCharacteristic : int { kOrtRequired = 0, kOrtOptional = 1 };
 
@@ -113,9 +115,12 @@ namespace onnxfuse::ort {
   X(267, OrtStatus*, ShapeInferContext_GetInputCount, (const OrtShapeInferContext*, size_t*))                   \
   X(268, OrtStatus*, ShapeInferContext_GetInputTypeShape,                                                       \
     (const OrtShapeInferContext*, size_t, OrtTensorTypeAndShapeInfo**))                                         \
+  X(269, OrtStatus*, ShapeInferContext_GetAttribute,                                                            \
+    (const OrtShapeInferContext*, const char*, const OrtOpAttr**))                                              \
   X(270, OrtStatus*, ShapeInferContext_SetOutputTypeShape,                                                      \
     (const OrtShapeInferContext*, size_t, const OrtTensorTypeAndShapeInfo*))                                    \
   X(271, OrtStatus*, SetSymbolicDimensions, (OrtTensorTypeAndShapeInfo*, const char**, size_t))                 \
+  X(272, OrtStatus*, ReadOpAttr, (const OrtOpAttr*, OrtAttributeType, void*, size_t, size_t*))                  \
   X(274, OrtStatus*, KernelContext_ParallelFor,                                                                 \
     (const OrtKernelContext*, void (*)(void*, size_t), size_t, size_t, void*))
 

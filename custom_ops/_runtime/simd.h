@@ -1,4 +1,5 @@
-// Vec, the native vector of floats of the instruction set that a kernel_cpu.cc is being compiled for, and its functions.
+// Vec, the native vector of floats of the instruction set that a kernel_cpu.cc is being compiled for, and its
+// functions.
 //
 // dispatch.h shows how a kernel_cpu.cc uses it; everything is in onnxfuse::ONNXFUSE_TARGET_NAMESPACE. A loop over x[n]:
 //
@@ -12,23 +13,23 @@
 //   LoadMask(const uint8_t*), LoadMaskPartial      true where a byte is not 0.
 // Exact or rounded once:
 //   + - * / Sqrt       IEEE.
-//   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, where the baseline has no FMA twice.
-//   Min, Max(a, b)     b when either is NaN or both are zeros: Max(x, Set(0)) drops a NaN x, Max(Set(0), x) keeps it.
-//   < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the first n lanes.
-//   Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
+//   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, where the baseline has no FMA
+//   twice. Min, Max(a, b)     b when either is NaN or both are zeros: Max(x, Set(0)) drops a NaN x, Max(Set(0), x)
+//   keeps it. < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the
+//   first n lanes. Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
 //   Fraction(x)        x - floor(x), for x >= -127; below that, and for -inf, what makes ExpTwo 0.
 //   ScaleByFloor(x, n)        x * 2^floor(n) for n < 128; 0, or a denormal, below n = -126.
 //   First(x)                          lane 0.
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
 //   Transpose(Vec (&x)[kLanes])       rows become columns, in place.
-// Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true value):
+// Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true
+// value):
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
-//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. For softmax: half of Exp's work.
-//   Sigmoid   2.5 ulp, denormal results included.
-//   Tanh      1.5 ulp. -0 stays -0.
-//   Erf       1.5 ulp. -0 stays -0.
+//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. For softmax: half of
+//   Exp's work. Sigmoid   2.5 ulp, denormal results included. Tanh      1.5 ulp. -0 stays -0. Erf       1.5 ulp. -0
+//   stays -0.
 // All of them give NaN for NaN and their limits for infinities.
 #pragma once
 
@@ -110,7 +111,7 @@ ONNXFUSE_INLINE Vec Tanh(Vec x) {
 
 // Below 1: x + x p(x^2). From 1 on: 1 - exp(q(x)), q a fit of log(erfc(x)) on [1, 4]; erf(4) is 1 in float.
 ONNXFUSE_INLINE Vec Erf(Vec x) {
-  constexpr float kP[] = {0x1.06eba8p-3f,  -0x1.81273ep-2f, 0x1.ce2ce6p-4f, -0x1.b7f71ap-6f,
+  constexpr float kP[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2ce6p-4f, -0x1.b7f71ap-6f,
                           0x1.53f224p-8f, -0x1.a3515ep-11f, 0x1.4771fep-14f};
   constexpr float kQ[] = {0x1.8b3f4p-13f, -0x1.212c2cp+0f, -0x1.4434f8p-1f, -0x1.bc186ap-4f,
                           0x1.9d0a6ep-6f, -0x1.139648p-8f, 0x1.cee032p-12f, -0x1.6bf532p-16f};

@@ -83,9 +83,7 @@ ONNXFUSE_INLINE Vec CopySign(Vec a, Vec sign) {
   return {_mm256_or_ps(_mm256_andnot_ps(bit, a.v), _mm256_and_ps(bit, sign.v))};
 }
 ONNXFUSE_INLINE Vec Sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
-ONNXFUSE_INLINE Vec RoundEven(Vec a) {
-  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-}
+ONNXFUSE_INLINE Vec RoundEven(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 ONNXFUSE_INLINE Vec Floor(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
 ONNXFUSE_INLINE Vec PowerOfTwo(__m256i n) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23))};
@@ -116,9 +114,7 @@ ONNXFUSE_INLINE Mask operator|(Mask a, Mask b) { return {_mm256_or_ps(a.m, b.m)}
 ONNXFUSE_INLINE Mask operator!(Mask a) { return {_mm256_xor_ps(a.m, _mm256_castsi256_ps(_mm256_set1_epi32(-1)))}; }
 ONNXFUSE_INLINE bool AnyOf(Mask a) { return _mm256_movemask_ps(a.m) != 0; }
 ONNXFUSE_INLINE bool AllOf(Mask a) { return _mm256_movemask_ps(a.m) == 0xFF; }
-ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) {
-  return {_mm256_blendv_ps(if_false.v, if_true.v, m.m)};
-}
+ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) { return {_mm256_blendv_ps(if_false.v, if_true.v, m.m)}; }
 ONNXFUSE_INLINE Mask FirstMask(int n) { return {_mm256_castsi256_ps(FirstLanes(n))}; }
 ONNXFUSE_INLINE Mask MaskOfBytes(__m128i bytes) {
   const __m256i wide = _mm256_cvtepu8_epi32(bytes);

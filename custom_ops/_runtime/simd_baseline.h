@@ -49,11 +49,21 @@ ONNXFUSE_INLINE void StorePartial(T* p, Vec x, int n) {
   }
 }
 
-ONNXFUSE_INLINE Vec operator+(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] + b.v[i]; }); }
-ONNXFUSE_INLINE Vec operator-(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] - b.v[i]; }); }
-ONNXFUSE_INLINE Vec operator*(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] * b.v[i]; }); }
-ONNXFUSE_INLINE Vec operator/(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] / b.v[i]; }); }
-ONNXFUSE_INLINE Vec operator-(Vec a) { return Lanes([&](int i) { return -a.v[i]; }); }
+ONNXFUSE_INLINE Vec operator+(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] + b.v[i]; });
+}
+ONNXFUSE_INLINE Vec operator-(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] - b.v[i]; });
+}
+ONNXFUSE_INLINE Vec operator*(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] * b.v[i]; });
+}
+ONNXFUSE_INLINE Vec operator/(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] / b.v[i]; });
+}
+ONNXFUSE_INLINE Vec operator-(Vec a) {
+  return Lanes([&](int i) { return -a.v[i]; });
+}
 #if defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
 ONNXFUSE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
   return Lanes([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
@@ -62,13 +72,21 @@ ONNXFUSE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 ONNXFUSE_INLINE Vec Fma(Vec a, Vec b, Vec c) { return a * b + c; }
 #endif
 ONNXFUSE_INLINE Vec NegFma(Vec a, Vec b, Vec c) { return Fma(-a, b, c); }
-ONNXFUSE_INLINE Vec Min(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; }); }
-ONNXFUSE_INLINE Vec Max(Vec a, Vec b) { return Lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
-ONNXFUSE_INLINE Vec Abs(Vec a) { return Lanes([&](int i) { return FloatOf(BitsOf(a.v[i]) & 0x7FFFFFFFu); }); }
+ONNXFUSE_INLINE Vec Min(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+ONNXFUSE_INLINE Vec Max(Vec a, Vec b) {
+  return Lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+ONNXFUSE_INLINE Vec Abs(Vec a) {
+  return Lanes([&](int i) { return FloatOf(BitsOf(a.v[i]) & 0x7FFFFFFFu); });
+}
 ONNXFUSE_INLINE Vec CopySign(Vec a, Vec sign) {
   return Lanes([&](int i) { return FloatOf((BitsOf(a.v[i]) & 0x7FFFFFFFu) | (BitsOf(sign.v[i]) & 0x80000000u)); });
 }
-ONNXFUSE_INLINE Vec Sqrt(Vec a) { return Lanes([&](int i) { return std::sqrt(a.v[i]); }); }
+ONNXFUSE_INLINE Vec Sqrt(Vec a) {
+  return Lanes([&](int i) { return std::sqrt(a.v[i]); });
+}
 // Adding and taking away 1.5 * 2^23 rounds to a whole number; what is larger than 2^22, inf or NaN stays as it is.
 ONNXFUSE_INLINE Vec RoundEven(Vec a) {
   return Lanes([&](int i) {
@@ -78,7 +96,9 @@ ONNXFUSE_INLINE Vec RoundEven(Vec a) {
     return x < 4194304.0f && x > -4194304.0f ? signed_zero : std::nearbyint(x);
   });
 }
-ONNXFUSE_INLINE Vec Floor(Vec a) { return Lanes([&](int i) { return std::floor(a.v[i]); }); }
+ONNXFUSE_INLINE Vec Floor(Vec a) {
+  return Lanes([&](int i) { return std::floor(a.v[i]); });
+}
 // In two factors, so that results in the denormal range and just under overflow come out rounded once.
 ONNXFUSE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
   return Lanes([&](int i) {
@@ -99,23 +119,41 @@ ONNXFUSE_INLINE Vec ScaleByFloor(Vec a, Vec n) {
   });
 }
 
-ONNXFUSE_INLINE Mask operator<(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] < b.v[i]; }); }
-ONNXFUSE_INLINE Mask operator<=(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] <= b.v[i]; }); }
+ONNXFUSE_INLINE Mask operator<(Vec a, Vec b) {
+  return MaskLanes([&](int i) { return a.v[i] < b.v[i]; });
+}
+ONNXFUSE_INLINE Mask operator<=(Vec a, Vec b) {
+  return MaskLanes([&](int i) { return a.v[i] <= b.v[i]; });
+}
 ONNXFUSE_INLINE Mask operator>(Vec a, Vec b) { return b < a; }
 ONNXFUSE_INLINE Mask operator>=(Vec a, Vec b) { return b <= a; }
-ONNXFUSE_INLINE Mask operator==(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] == b.v[i]; }); }
-ONNXFUSE_INLINE Mask operator!=(Vec a, Vec b) { return MaskLanes([&](int i) { return a.v[i] != b.v[i]; }); }
+ONNXFUSE_INLINE Mask operator==(Vec a, Vec b) {
+  return MaskLanes([&](int i) { return a.v[i] == b.v[i]; });
+}
+ONNXFUSE_INLINE Mask operator!=(Vec a, Vec b) {
+  return MaskLanes([&](int i) { return a.v[i] != b.v[i]; });
+}
 ONNXFUSE_INLINE Mask IsNan(Vec a) { return a != a; }
-ONNXFUSE_INLINE Mask operator&(Mask a, Mask b) { return MaskLanes([&](int i) { return a.m[i] && b.m[i]; }); }
-ONNXFUSE_INLINE Mask operator|(Mask a, Mask b) { return MaskLanes([&](int i) { return a.m[i] || b.m[i]; }); }
-ONNXFUSE_INLINE Mask operator!(Mask a) { return MaskLanes([&](int i) { return !a.m[i]; }); }
+ONNXFUSE_INLINE Mask operator&(Mask a, Mask b) {
+  return MaskLanes([&](int i) { return a.m[i] && b.m[i]; });
+}
+ONNXFUSE_INLINE Mask operator|(Mask a, Mask b) {
+  return MaskLanes([&](int i) { return a.m[i] || b.m[i]; });
+}
+ONNXFUSE_INLINE Mask operator!(Mask a) {
+  return MaskLanes([&](int i) { return !a.m[i]; });
+}
 ONNXFUSE_INLINE bool AnyOf(Mask a) { return a.m[0] || a.m[1] || a.m[2] || a.m[3]; }
 ONNXFUSE_INLINE bool AllOf(Mask a) { return a.m[0] && a.m[1] && a.m[2] && a.m[3]; }
 ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) {
   return Lanes([&](int i) { return m.m[i] ? if_true.v[i] : if_false.v[i]; });
 }
-ONNXFUSE_INLINE Mask FirstMask(int n) { return MaskLanes([=](int i) { return i < n; }); }
-ONNXFUSE_INLINE Mask LoadMask(const uint8_t* p) { return MaskLanes([=](int i) { return p[i] != 0; }); }
+ONNXFUSE_INLINE Mask FirstMask(int n) {
+  return MaskLanes([=](int i) { return i < n; });
+}
+ONNXFUSE_INLINE Mask LoadMask(const uint8_t* p) {
+  return MaskLanes([=](int i) { return p[i] != 0; });
+}
 ONNXFUSE_INLINE Mask LoadMaskPartial(const uint8_t* p, int n) {
   return MaskLanes([=](int i) { return i < n && p[i] != 0; });
 }

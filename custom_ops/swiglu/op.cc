@@ -7,7 +7,7 @@ namespace onnxfuse {
 namespace {
 
 // That of gate where up is given; else gate holds both, side by side.
-std::vector<Dims> OutputShapes(const std::vector<Dims>& inputs) {
+std::vector<Dims> OutputShapes(const Node&, const std::vector<Dims>& inputs) {
   Dims y = inputs[0];
   if (inputs[1].empty()) y.back() = y.back().IsKnown() ? Dim{y.back().value / 2, ""} : Dim{};
   return {y};
