@@ -8,8 +8,8 @@
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-inline constexpr int kFewRows = 8;          // more queries than this, heads of a group counted, are worth a tile
-inline constexpr int kFewRowsBlock = 64;    // keys at a time, a multiple of kLanes
+inline constexpr int kFewRows = 8;        // more queries than this, heads of a group counted, are worth a tile
+inline constexpr int kFewRowsBlock = 64;  // keys at a time, a multiple of kLanes
 inline constexpr int kRowsAtOnce = kVectorRegisters == 32 ? 4 : 2;
 inline constexpr int kKeysAtOnce = 4;       // divides kLanes
 inline constexpr int64_t kLeastKeys = 256;  // keys to a split
@@ -27,7 +27,8 @@ class FewRowsRunner {
  public:
   ONNXFUSE_INLINE FewRowsRunner(const AttentionArgs<T>& a, int64_t batch, int64_t kv_head, float* memory)
       : a_(a), rows_(static_cast<int>(a.q_heads / a.kv_heads * a.queries)), stride_(RoundUp(a.head_size, 16)),
-        keys_(KeysOf(a, batch, kv_head)), values_(ValuesOf(a, batch, kv_head)), q_(memory), scores_(memory + kFewRows * stride_) {
+        keys_(KeysOf(a, batch, kv_head)), values_(ValuesOf(a, batch, kv_head)), q_(memory),
+        scores_(memory + kFewRows * stride_) {
     is_plain_ = a.mask_kind == AttentionMask::kNone && a.softcap == 0;
     const Vec scale = Set(is_plain_ ? a.scale * kLog2E : a.scale);
     for (int r = 0; r < rows_; ++r) {
@@ -197,7 +198,8 @@ class FewRowsRunner {
 
   // sums[r] = sums[r] * keep[r] + p[r] v, for kRows rows.
   template <int kRows>
-  void Accumulate(int row, const float* keep, const T* values, int64_t stride, int count, float* sums, int64_t value_stride) {
+  void Accumulate(int row, const float* keep, const T* values, int64_t stride, int count, float* sums,
+                  int64_t value_stride) {
     constexpr int kVecs = kVectorRegisters / 2 / kRows < 8 ? kVectorRegisters / 2 / kRows : 8;
     const float* p = scores_ + row * kFewRowsBlock;
     int64_t d = 0;
@@ -210,8 +212,8 @@ class FewRowsRunner {
   }
 
   template <int kRows, int kVecs>
-  ONNXFUSE_INLINE void AccumulateVecs(const float* p, const float* keep, const T* values, int64_t stride, int count, int lanes,
-                                      float* sums, int64_t value_stride) {
+  ONNXFUSE_INLINE void AccumulateVecs(const float* p, const float* keep, const T* values, int64_t stride, int count,
+                                      int lanes, float* sums, int64_t value_stride) {
     Vec sum[kRows][kVecs];
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(sums + r * value_stride + v * kLanes) * Set(keep[r]);
@@ -249,7 +251,8 @@ ONNXFUSE_INLINE void Merge(int rows, int64_t value_stride, float to_log2, const 
   for (int r = 0; r < rows; ++r) {
     const float most = whole.most[r] > part.most[r] || whole.most[r] != whole.most[r] ? whole.most[r] : part.most[r];
     const float shift = most == -kInfinity ? 0.0f : most;
-    const Vec keep = ExpTwo(Set((whole.most[r] - shift) * to_log2)), add = ExpTwo(Set((part.most[r] - shift) * to_log2));
+    const Vec keep = ExpTwo(Set((whole.most[r] - shift) * to_log2)),
+              add = ExpTwo(Set((part.most[r] - shift) * to_log2));
     whole.most[r] = most;
     whole.total[r] = First(Set(whole.total[r]) * keep + Set(part.total[r]) * add);
     float* sums = whole.sums + r * value_stride;
@@ -266,22 +269,27 @@ void Decode(const AttentionArgs<T>& a, const ParallelFor& parallel) {
   const int64_t wanted = (2 * parallel.threads + heads - 1) / heads;
   const int64_t splits = parallel.threads == 1 ? 1 : Most(1, Least(wanted, keys / kLeastKeys));
   const int64_t partial_floats = rows * value_stride;
-  float* sums = static_cast<float*>(AttentionScratch(Slot::kShared, static_cast<size_t>(heads * splits * partial_floats) * 4 +
-                                                                       static_cast<size_t>(heads * splits) * sizeof(Partial)));
+  float* sums =
+      static_cast<float*>(AttentionScratch(Slot::kShared, static_cast<size_t>(heads * splits * partial_floats) * 4 +
+                                                              static_cast<size_t>(heads * splits) * sizeof(Partial)));
   auto* partials = reinterpret_cast<Partial*>(sums + heads * splits * partial_floats);
-  const double bytes = static_cast<double>(keys * (a.head_size + a.value_size)) * sizeof(T) / static_cast<double>(splits);
+  const double bytes =
+      static_cast<double>(keys * (a.head_size + a.value_size)) * sizeof(T) / static_cast<double>(splits);
   parallel(heads * splits, bytes / 10, [&](int64_t begin, int64_t end) {
-    auto* memory = static_cast<float*>(AttentionScratch(Slot::kThread, static_cast<size_t>(FewRowsRunner<T>::Floats(a)) * 4));
+    auto* memory =
+        static_cast<float*>(AttentionScratch(Slot::kThread, static_cast<size_t>(FewRowsRunner<T>::Floats(a)) * 4));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / splits, split = i % splits;
       partials[i].sums = sums + i * partial_floats;
-      FewRowsRunner<T>(a, head / a.kv_heads, head % a.kv_heads, memory).Run(keys * split / splits, keys * (split + 1) / splits, partials[i]);
+      FewRowsRunner<T>(a, head / a.kv_heads, head % a.kv_heads, memory)
+          .Run(keys * split / splits, keys * (split + 1) / splits, partials[i]);
     }
   });
   const float to_log2 = a.mask_kind == AttentionMask::kNone && a.softcap == 0 ? 1.0f : kLog2E;
   for (int64_t head = 0; head < heads; ++head) {
     Partial& whole = partials[head * splits];
-    for (int64_t split = 1; split < splits; ++split) Merge(rows, value_stride, to_log2, partials[head * splits + split], whole);
+    for (int64_t split = 1; split < splits; ++split)
+      Merge(rows, value_stride, to_log2, partials[head * splits + split], whole);
     for (int r = 0; r < rows; ++r) {
       const AttentionStrides& s = a.y_strides;
       const int64_t q_head = head % a.kv_heads * (a.q_heads / a.kv_heads) + r / a.queries;

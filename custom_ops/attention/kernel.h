@@ -40,12 +40,12 @@ template <typename T>
 struct AttentionArgs {
   int64_t batch = 0;
   int64_t q_heads = 0;
-  int64_t kv_heads = 0;   // divides q_heads
-  int64_t queries = 0;    // S
-  int64_t new_keys = 0;   // of k and v; all keys are past_keys + new_keys
-  int64_t past_keys = 0;  // P
-  int64_t head_size = 0;  // of q and k
-  int64_t value_size = 0; // of v and y
+  int64_t kv_heads = 0;    // divides q_heads
+  int64_t queries = 0;     // S
+  int64_t new_keys = 0;    // of k and v; all keys are past_keys + new_keys
+  int64_t past_keys = 0;   // P
+  int64_t head_size = 0;   // of q and k
+  int64_t value_size = 0;  // of v and y
 
   const T* q = nullptr;
   const T* k = nullptr;

@@ -1,7 +1,6 @@
-#include "custom_ops/attention/kernel.h"
-
 #include "custom_ops/_runtime/dispatch.h"
 #include "custom_ops/attention/decode.h"
+#include "custom_ops/attention/kernel.h"
 #include "custom_ops/attention/prefill.h"
 
 #if ONNXFUSE_ISA_LEVEL == 0
@@ -57,8 +56,10 @@ void FillPresents(const AttentionArgs<T>& a, const ParallelFor& parallel) {
   parallel(a.batch * a.kv_heads, cost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / a.kv_heads, head = i % a.kv_heads;
-      if (a.present_key != nullptr) FillPresent(KeysOf(a, batch, head), a.present_key + i * keys * a.head_size, a.new_keys);
-      if (a.present_value != nullptr) FillPresent(ValuesOf(a, batch, head), a.present_value + i * keys * a.value_size, a.new_keys);
+      if (a.present_key != nullptr)
+        FillPresent(KeysOf(a, batch, head), a.present_key + i * keys * a.head_size, a.new_keys);
+      if (a.present_value != nullptr)
+        FillPresent(ValuesOf(a, batch, head), a.present_value + i * keys * a.value_size, a.new_keys);
     }
   });
 }

@@ -7,7 +7,7 @@
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-inline constexpr int kMostChunks = 4;   // chunks of queries to a tile
+inline constexpr int kMostChunks = 4;  // chunks of queries to a tile
 inline constexpr int kBlockKeys = 64;
 inline constexpr int kKeyRows = TileRows(kMostVecs);
 inline constexpr int kKeyRowsPadded = (kBlockKeys + kKeyRows - 1) / kKeyRows * kKeyRows;
@@ -118,9 +118,8 @@ class TileRunner {
     for (int i = 0; i < chunk.vecs * kLanes; i += kLanes) {
       const T* rows[kLanes];
       for (int r = 0; r < kLanes; ++r) rows[r] = i + r < chunk.count ? QueryRow(first + i + r) : nullptr;
-      ForEachVec(a_.head_size, [&](int64_t d, int width) {
-        TransposeRows(rows, d, width, scale, out + d * kChunk + i, kChunk);
-      });
+      ForEachVec(a_.head_size,
+                 [&](int64_t d, int width) { TransposeRows(rows, d, width, scale, out + d * kChunk + i, kChunk); });
     }
   }
 
@@ -137,7 +136,8 @@ class TileRunner {
     if (keys <= 0) return;
     Running& running = w_.running[c];
     alignas(64) float most[kChunk];
-    const bool is_whole = is_plain_ && keys % kKeyRows == 0 && first >= chunk.by_all.first && first + keys - 1 <= chunk.by_all.last;
+    const bool is_whole =
+        is_plain_ && keys % kKeyRows == 0 && first >= chunk.by_all.first && first + keys - 1 <= chunk.by_all.last;
     const float* key_rows = w_.keys + (first - begin) * w_.key_stride;
     const float* queries = w_.queries + int64_t{c} * kChunk * a_.head_size;
     ForEachVecGroup(chunk.vecs, [&]<int kVecs>(int vec) {
@@ -176,7 +176,8 @@ class TileRunner {
 #pragma GCC unroll 8
         for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
       }
-      MultiplyAdd<kKeyRows, kVecs, Order::kRows>(key_rows + j * w_.key_stride, w_.key_stride, queries, kChunk, a_.head_size, sum);
+      MultiplyAdd<kKeyRows, kVecs, Order::kRows>(key_rows + j * w_.key_stride, w_.key_stride, queries, kChunk,
+                                                 a_.head_size, sum);
 #pragma GCC unroll 24
       for (int r = 0; r < kKeyRows; ++r) {
 #pragma GCC unroll 8
@@ -246,13 +247,16 @@ void Prefill(const AttentionArgs<T>& a, const ParallelFor& parallel) {
   const int64_t tile_rows = kChunk * kMostChunks;
   const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
   const int64_t spans = group / stacked;
-  const double flops = 2.0 * static_cast<double>(Least(rows, tile_rows) * (a.past_keys + a.new_keys) * (a.head_size + a.value_size));
+  const double flops =
+      2.0 * static_cast<double>(Least(rows, tile_rows) * (a.past_keys + a.new_keys) * (a.head_size + a.value_size));
   parallel(a.batch * a.kv_heads * spans * tiles, flops / 64, [&](int64_t begin, int64_t end) {
     Workspace* workspace = NewWorkspace(a.head_size, a.value_size);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t tile = i % tiles, span = i / tiles % spans, pair = i / tiles / spans;
       const int64_t first = span * rows + tile * tile_rows;
-      TileRunner<T>(a, {pair / a.kv_heads, pair % a.kv_heads, first, Least(first + tile_rows, span * rows + rows)}, workspace).Run();
+      TileRunner<T>(a, {pair / a.kv_heads, pair % a.kv_heads, first, Least(first + tile_rows, span * rows + rows)},
+                    workspace)
+          .Run();
     }
   });
 }

@@ -16,8 +16,8 @@ struct Rows {
   const T* past;  // contiguous
   const T* current;
   int64_t past_count;
-  int64_t size;  // elements to a row
-  int64_t stride;  // from row to row of current
+  int64_t size;        // elements to a row
+  int64_t stride;      // from row to row of current
   int64_t dim_stride;  // from element to element of a row of current
 
   ONNXFUSE_INLINE bool IsPast(int64_t row) const { return row < past_count; }
@@ -29,15 +29,17 @@ struct Rows {
 template <typename T>
 ONNXFUSE_INLINE Rows<T> KeysOf(const AttentionArgs<T>& a, int64_t batch, int64_t head) {
   const int64_t past = (batch * a.kv_heads + head) * a.past_keys * a.head_size;
-  return {a.past_key + past, a.k + batch * a.k_strides.batch + head * a.k_strides.head, a.past_keys, a.head_size,
-          a.k_strides.seq, a.k_strides.dim};
+  return {a.past_key + past, a.k + batch * a.k_strides.batch + head * a.k_strides.head,
+          a.past_keys,       a.head_size,
+          a.k_strides.seq,   a.k_strides.dim};
 }
 
 template <typename T>
 ONNXFUSE_INLINE Rows<T> ValuesOf(const AttentionArgs<T>& a, int64_t batch, int64_t head) {
   const int64_t past = (batch * a.kv_heads + head) * a.past_keys * a.value_size;
-  return {a.past_value + past, a.v + batch * a.v_strides.batch + head * a.v_strides.head, a.past_keys, a.value_size,
-          a.v_strides.seq, 1};
+  return {a.past_value + past, a.v + batch * a.v_strides.batch + head * a.v_strides.head,
+          a.past_keys,         a.value_size,
+          a.v_strides.seq,     1};
 }
 
 // Up to kLanes rows starting at rows[0] (null rows read as 0), of `width` elements from column `from` on, transposed:

@@ -9,8 +9,30 @@
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 // The names that tests use; keep in step with FUNCTIONS in test_simd.py.
-enum Function { kCopy, kExp, kErf, kTanh, kSigmoid, kRsqrt, kSqrt, kDivide, kFma, kNegFma, kMin, kMax, kAbs,
-                kCopySign, kRoundEven, kFloor, kNegate, kLess, kLessEqual, kEqual, kNotEqual, kIsNan };
+enum Function {
+  kCopy,
+  kExp,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kRsqrt,
+  kSqrt,
+  kDivide,
+  kFma,
+  kNegFma,
+  kMin,
+  kMax,
+  kAbs,
+  kCopySign,
+  kRoundEven,
+  kFloor,
+  kNegate,
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kIsNan
+};
 
 ONNXFUSE_INLINE Vec Truth(Mask m) { return Select(m, Set(1.0f), Zero()); }
 
