@@ -51,19 +51,21 @@ class Engine:
 
     def run(self, graph: Graph, inputs: Sequence[Fact], bindings: Bindings) -> None:
         """Infer a graph whose inputs are known as far as `inputs` goes."""
-        for name, tensor in graph.initializers.items():
-            value = graph.values[name]
-            self.facts[value] = Fact(tensor.data_type, tuple(tensor.dims)) if value.is_input else _constant(value, tensor)
-        if isinstance(graph.proto, onnx.GraphProto):
-            for sparse in graph.proto.sparse_initializer:
-                if sparse.values.name in graph.values:
-                    self.facts[graph.values[sparse.values.name]] = Fact(sparse.values.data_type, tuple(sparse.dims))
+        self._read_initializers(graph)
         for value, fact in zip(graph.inputs, inputs, strict=False):
             self.facts[value] = self.refine(value, fact)
         for value in graph.inputs[len(inputs) :]:
             self.facts[value] = self.refine(value, self.facts.get(value, NOTHING))
         for node in graph.nodes:
             self._visit(node, bindings)
+
+    def _read_initializers(self, graph: Graph) -> None:
+        for name, tensor in graph.initializers.items():
+            value = graph.values[name]
+            self.facts[value] = Fact(tensor.data_type, tuple(tensor.dims)) if value.is_input else _constant(value, tensor)
+        for sparse in graph.proto.sparse_initializer if isinstance(graph.proto, onnx.GraphProto) else ():
+            if sparse.values.name in graph.values:
+                self.facts[graph.values[sparse.values.name]] = Fact(sparse.values.data_type, tuple(sparse.dims))
 
     def _visit(self, node: Node, bindings: Bindings) -> None:
         facts = self.facts

@@ -24,6 +24,7 @@ from onnxfuse.shape_engine import Engine, FunctionKey, join
 from onnxfuse.shape_facts import INTEGERS, Bindings, Fact, with_unknown
 from onnxfuse.symbolic import Dim
 
+# Importing these enters their rules into the tables.
 RULES = (shape_rules_contents, shape_rules_layout, shape_rules_matrix, shape_rules_pointwise, shape_rules_types, shape_rules_window)
 
 UNNAMED = ("", "?", "-1", "None")  # what exporters write for a size they have no name for
