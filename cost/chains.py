@@ -45,9 +45,14 @@ def seconds_each(probe: Probe, *, budget_s: float, threads: int = 1, repeats: tu
     Raises RuntimeMissingError when ONNX Runtime is not installed.
     """
     short, long = repeats
-    x = {"x": np.random.default_rng(7).uniform(0.2, 0.9, probe.shape).astype(np.float32)}
-    best = [_best(_session(model(probe, count), threads), x, budget_s / 2) for count in repeats]
+    best = [seconds(probe, count, budget_s=budget_s / 2, threads=threads) for count in repeats]
     return max(0.0, best[1] - best[0]) / (long - short)
+
+
+def seconds(probe: Probe, count: int, *, budget_s: float, threads: int = 1) -> float:
+    """Seconds of the best of many runs of `count` repetitions."""
+    x = {"x": np.random.default_rng(7).uniform(0.2, 0.9, probe.shape).astype(np.float32)}
+    return _best(_session(model(probe, count), threads), x, budget_s)
 
 
 def model(probe: Probe, count: int) -> onnx.ModelProto:
