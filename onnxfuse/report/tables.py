@@ -86,7 +86,8 @@ def totals(report: Report) -> list[str]:
     lines = [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
         sizes = ", ".join(f"{k}={v}" for k, v in report.sizes.items())
-        lines.append(f"Predicted {_saved(report.fused)} saved in a run on {report.device}" + (f", at {sizes}" if sizes else ""))
+        word = "saving" if _saved_us(report.fused) >= 0 else "loss"
+        lines.append(f"Predicted {word} a run on {report.device}: {_saved(report.fused)}" + (f", at {sizes}" if sizes else ""))
     lines += [f"Verified  {line}" for line in report.verified]
     return lines + [f"Unchecked {line}" for line in report.not_verified]
 
