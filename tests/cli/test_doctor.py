@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxfuse import doctor
-from onnxfuse import runtime
+from onnxfuse import doctor, runtime
 from onnxfuse.doctor import State
 from tests.cli.conftest import Cli, run_python
 

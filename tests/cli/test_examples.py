@@ -1,0 +1,88 @@
+"""Every example: fused whole, equal with the library and without it, and found by what the documents say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import onnxfuse
+from onnxfuse.inputs import feeds
+from tests.cli.conftest import Cli, run_python
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.onnx"))
+BIASED_SILU = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] a) => (float[n, 4] y) <float[4] b = {1.0, 2.0, 3.0, 4.0}> { s = Add(b, a) g = Sigmoid(s) y = Mul(s, g) }"""
+
+
+def ops(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_there_is_a_model_of_each_family_from_each_exporter() -> None:
+    assert {p.stem for p in EXAMPLES} >= {
+        f"{family}_{way}" for family in ("bert", "gpt2", "llama", "vit") for way in ("dynamo", "torchscript")
+    }
+    assert [p.name for p in EXAMPLES if p.stat().st_size >= 10**6] == []
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=lambda p: p.stem)
+def test_every_attention_is_fused_and_the_numbers_stay(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.onnx"
+    onnxfuse.optimize(source, target, level="all")
+    assert "Softmax" in ops(source) and "Softmax" not in ops(target)
+    assert ops(target).count("Attention") == ops(source).count("Softmax")
+    cpu = ["CPUExecutionProvider"]
+    original = onnxruntime.InferenceSession(str(source), providers=cpu)
+    ways = [onnxfuse.session(target, cpu), onnxruntime.InferenceSession(str(target), providers=cpu)]
+    for feed in feeds(onnx.load(source), seed=7):
+        want = original.run(None, feed)
+        for session in ways:
+            for a, b in zip(session.run(None, feed), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_session_script_runs(tmp_path: Path) -> None:
+    done = run_python(ROOT / "examples" / "run_session.py", EXAMPLES[0], tmp_path / "out.onnx")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("largest difference") == 9
+
+
+def test_users_rule_fuses_into_an_operator_of_onnx_runtime(cli: Cli, tmp_path: Path) -> None:
+    options = ("--rules", ROOT / "examples" / "my_rules.py", "--only", "my_rules.gelu", "--level", "all")
+    done = cli("optimize", ROOT / "examples" / "bert_torchscript.onnx", tmp_path / "out.onnx", *options)
+    assert done.returncode == 0, done.stderr
+    assert ops(tmp_path / "out.onnx").count("BiasGelu") == 2
+
+
+def test_users_rule_fuses_into_one_of_our_operators(cli: Cli, tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(BIASED_SILU), tmp_path / "in.onnx")
+    options = ("--rules", ROOT / "examples" / "my_rules.py", "--only", "my_rules.silu_of_sum", "--level", "all")
+    done = cli("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", *options)
+    assert done.returncode == 0, done.stderr
+    assert ops(tmp_path / "out.onnx") == ["Silu"]
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_documents_name_only_options_and_files_that_exist(document: Path, cli: Cli) -> None:
+    text = document.read_text(encoding="utf-8")
+    commands = set(re.findall(r"onnxfuse (optimize|verify|explain|rules|ops|devices|bench|doctor|calibrate)\b", text))
+    known = {"--help", "--version", *(option for c in commands for option in re.findall(r"--[a-z-]+", cli(c, "--help").stdout))}
+    used = {option for line in re.findall(r"onnxfuse [^`\n]*", text) for option in re.findall(r"(?<![\w-])--[a-z-]+", line)}
+    assert commands and used - known == set()
+    files = re.findall(r"(?:examples|docs|rules|custom_ops|cost|tests)/[\w./-]+\.(?:onnx|py|md|cc|h|toml)", text)
+    assert [f for f in files if not (ROOT / f).exists()] == []
+
+
+def test_readme_shows_the_rules_that_ship_as_an_example() -> None:
+    rules = (ROOT / "examples" / "my_rules.py").read_text(encoding="utf-8")
+    assert rules in (ROOT / "README.md").read_text(encoding="utf-8")
