@@ -97,7 +97,7 @@ def exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
     values = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds(op, case, kind).items()}
     with warnings.catch_warnings():  # NaN and infinities are for `assert_close` to judge
         warnings.simplefilter("ignore", RuntimeWarning)
-        results = ReferenceEvaluator(model).run(None, values)
+        results = ReferenceEvaluator(model).run(None, {i.name: values[i.name.removesuffix(OUTSIDE)] for i in model.graph.input})
     return {output.name: np.asarray(value) for output, value in zip(model.graph.output, results, strict=True)}
 
 
