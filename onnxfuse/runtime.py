@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ Feeds: TypeAlias = "dict[str, Any]"  # by input name; tensors are arrays
 LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 PROTO_LIMIT = 2**31 - 1  # bytes; protobuf writes no larger message
 SILENT = 4  # ONNX Runtime log severity: what goes wrong is told by our errors
+SOURCE_PLACE = re.compile(r"/\S+\.(?:cc|h|cpp):\d+ [^()]*\((?:[^()]|\([^()]*\))*\) ?(?:const )?")  # a path, a line, a C++ signature
 NO_SUCH_OP = ("is not a registered function/op", "No Op registered for")
 
 
@@ -140,9 +142,9 @@ def label(source: Source) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The gist of an error of ONNX Runtime, without its own source paths."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 400 else text[:397] + "..."
+    """What an error of ONNX Runtime says, on one line and without the place in its own source."""
+    text = SOURCE_PLACE.sub("", " ".join(str(error).split()))
+    return text if len(text) <= 600 else text[:597] + "..."
 
 
 def unregistered(model: onnx.ModelProto, libraries: Sequence[str | Path]) -> dict[str, list[str]]:

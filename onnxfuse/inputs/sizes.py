@@ -24,13 +24,13 @@ TOTAL = re.compile(r"total|^all_|kv_?(seq|len)", re.IGNORECASE)
 SIDE = re.compile(r"encoder|decoder", re.IGNORECASE)
 IMAGE = re.compile(r"^(h|w|height|width|\w*_(height|width))$", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_]\w*")
-SOURCE_LINE = re.compile(r"\S+\.(cc|h|cpp|hpp):\d+")
 DIGITS = re.compile(r"\d+")
 TURNS = (  # what to start from for a batch, a past, the first other size and the rest
     {"batch": 2, "past": 5, "first": 7, "other": 11},
     {"batch": 3, "past": 11, "first": 1, "other": 13},
     {"batch": 1, "past": 0, "first": 13, "other": 3},
 )
+LARGEST_SIZE = 100_000  # that a refusal may suggest
 TRIALS = 300  # runs that one search for fitting sizes may take
 
 
@@ -236,8 +236,8 @@ def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
 
 def _changes(sizes: Sizes, text: str) -> Iterator[Sizes]:
     """Changes to try after a refusal, the most likely first."""
-    said = SOURCE_LINE.sub("", text.split("Status Message:")[-1])
-    numbers = sorted(dict.fromkeys(int(n) for n in DIGITS.findall(said) if int(n) < 100_000), key=lambda n: n < 2)  # 1 fits everywhere: last
+    said = dict.fromkeys(int(n) for n in DIGITS.findall(text.split("Status Message:")[-1]))
+    numbers = sorted((n for n in said if n < LARGEST_SIZE), key=lambda n: n < 2)  # 1 fits everywhere: last
     for name, size in sizes.items():
         if size in numbers:
             yield from ({name: other} for other in numbers if other != size)

@@ -118,6 +118,14 @@ def test_an_input_seen_only_inside_a_loop_or_a_branch_is_followed() -> None:
     assert all(feed["ids"].max() < 3 for feed in feeds(model(text), seed=0))
 
 
+def test_an_input_carried_through_a_loop_is_followed() -> None:
+    text = """g (int64[n] ids, int64 turns) => (int64[n] last) <float[3,2] table = {1,2,3,4,5,6}> {
+        one = Constant <value = int64 {1}> ()  c = Cast <to = 9> (one)
+        last = Loop (turns, c, ids) <body = b (int64 i, bool c0, int64[n] now) => (bool c1, int64[n] next) {
+            c1 = Identity(c0)  a = Gather(table, now)  next = Identity(now) }> }"""
+    assert all(feed["ids"].max() < 3 for feed in feeds(model(text), seed=0))
+
+
 def test_an_input_of_a_local_function_is_followed() -> None:
     made = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["": 17, "local": 1]>
@@ -196,6 +204,13 @@ def test_a_size_that_was_baked_in_is_found() -> None:
     found = feeds(made, seed=0, attempt=runner(made).share)
     assert len(found) == 3
     assert all(feed["x"].shape[1] % 6 == 0 or feed["x"].shape[0] * feed["x"].shape[1] % 6 == 0 for feed in found)
+
+
+def test_sizes_that_were_baked_in_together_are_found() -> None:
+    text = "g (float[b,s,8] x) => (float[5,6,2,4] y) { shape = Constant <value = int64[4] {5, 6, 2, 4}> ()  y = Reshape(x, shape) }"
+    made = model(text)
+    for feed in feeds(made, seed=0, attempt=runner(made).share):
+        assert feed["x"].shape[0] * feed["x"].shape[1] == 30
 
 
 def test_sizes_that_may_be_broadcast_are_tried_both_ways() -> None:
