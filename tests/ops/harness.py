@@ -52,7 +52,8 @@ def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same model, but every graph input goes to the node by way of a Mul by 1, and the node's outputs leave by another."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    (node,) = copy.graph.node
+    node = next(n for n in copy.graph.node if n.domain == DOMAIN)
+    casts = [n for n in copy.graph.node if n.domain != DOMAIN]  # of an input of another type than float
     one = helper.make_node("Constant", [], ["one"], value=helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]))
     floats = {i.name for i in copy.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT}
     before = [helper.make_node("Mul", [name, "one"], [f"{name}_copy"]) for name in node.input if name in floats]
@@ -63,7 +64,7 @@ def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
         copy.graph.value_info[-1].name += "_copy"
     node.input[:] = [f"{name}_copy" if name in floats else name for name in node.input]
     node.output[:] = [f"{name}_copy" if name else "" for name in node.output]
-    nodes = [one, *before, node, *after]
+    nodes = [one, *casts, *before, node, *after]
     del copy.graph.node[:]
     copy.graph.node.extend(nodes)
     return copy
