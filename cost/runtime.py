@@ -1,14 +1,14 @@
-"""What ONNX Runtime makes of nodes before it runs them: a few patterns become one kernel without our doing.
+"""What ONNX Runtime makes of nodes before it runs them: a few spellings become one kernel without our doing.
 
-A fusion competes with these, not with the nodes as they are written. Recognised by the ops alone: a pattern that is
-spelled in a way that the runtime misses counts as fused all the same, so a saving is never put too high.
+A fusion competes with these, not with the nodes as they are written. The table is what ONNX Runtime 1.32 did on a CPU
+with each of some thirty spellings: GELU by tanh, a norm that squares by Mul, one without a scale, stay as they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onnxfuse.cost.scalar import scalar
 from onnxfuse.cost.work import Work
@@ -16,28 +16,22 @@ from onnxfuse.cost.work import Work
 
 @dataclass(frozen=True)
 class Builtin:
-    """One of the runtime's own fusions: `anchors` must be there, `absorbs` go with them as far as they are.
+    """One of the runtime's own fusions: `anchors` must all be there, `absorbs` go with them as far as they are.
 
-    with_extra: the kernel instead, when one more Add is there (a bias, or the skip before a norm).
+    with_bias: the kernel instead, when one more Add is there.
     """
 
     op: str
     anchors: Counter[str]
-    absorbs: Counter[str]
-    with_extra: str = ""
+    absorbs: Counter[str] = field(default_factory=Counter)
+    with_bias: str = ""
 
 
 BUILTINS: tuple[Builtin, ...] = (
     Builtin("QuickGelu", Counter(Sigmoid=1, Mul=1), Counter(Mul=1)),
-    Builtin("Gelu", Counter(Erf=1), Counter(Div=1, Mul=3, Add=1), "BiasGelu"),
-    Builtin("FastGelu", Counter(Tanh=1, Pow=1), Counter(Mul=5, Add=2), "FastGelu"),
-    Builtin(
-        "LayerNormalization",
-        Counter(ReduceMean=2, Sqrt=1),
-        Counter(Sub=2, Pow=1, Mul=3, Add=2, Div=1, Reciprocal=1),
-        "SkipLayerNormalization",
-    ),
-    Builtin("SimplifiedLayerNormalization", Counter(ReduceMean=1, Sqrt=1), Counter(Pow=1, Mul=3, Add=1, Div=1, Reciprocal=1)),
+    Builtin("Gelu", Counter(Erf=1, Div=1, Add=1, Mul=2), with_bias="BiasGelu"),
+    Builtin("LayerNormalization", Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2)),
+    Builtin("SimplifiedLayerNormalization", Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), Counter(Mul=1)),
 )
 
 
@@ -54,7 +48,7 @@ def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
     """Indices of the nodes that the fusion takes: an unbroken run around an anchor. None when an anchor is missing."""
     seed_op = next(iter(builtin.anchors))
     for seed in (i for i, work in enumerate(works) if _is_plain(work) and work.op == seed_op):
-        wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_extra else 0) - Counter({seed_op: 1})
+        wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_bias else 0) - Counter({seed_op: 1})
         taken = [seed, *_run(works, range(seed + 1, len(works)), wanted), *_run(works, range(seed - 1, -1, -1), wanted)]
         found = Counter(works[i].op for i in taken)
         if all(found[op] >= count for op, count in builtin.anchors.items()):
@@ -80,8 +74,8 @@ def _is_plain(work: Work) -> bool:
 def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> list[Work]:
     """`works` with one kernel in place of the last that was taken: it reads and writes the largest tensor once."""
     parts = [works[i] for i in taken]
-    extra = sum(part.op == "Add" for part in parts) > builtin.absorbs["Add"] and builtin.with_extra
-    op = extra or builtin.op
+    has_bias = sum(part.op == "Add" for part in parts) > builtin.anchors["Add"]
+    op = builtin.with_bias if has_bias else builtin.op
     largest = max(parts, key=lambda part: part.elements)
     tensor = max(part.bytes_written for part in parts)
     cost = scalar(op)
@@ -91,7 +85,7 @@ def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> 
         op=op,
         flops=largest.elements * cost.flops,
         special=largest.elements * cost.special,
-        bytes_read=tensor * (2 if op.startswith("Skip") else 1),
+        bytes_read=tensor,
         bytes_written=tensor,
         kind="reduction" if "Norm" in op else "pointwise",
         parts=((op, largest.elements),),

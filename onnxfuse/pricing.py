@@ -11,7 +11,7 @@ from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
 from onnxfuse.cost.types import BITS
 from onnxfuse.errors import ShapeError
-from onnxfuse.graph import Node, Value
+from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.op import TYPE_NAMES, Op
 from onnxfuse.rule import Made, NewConstant
 from onnxfuse.symbolic import Dim, broadcasts, substitute
@@ -53,7 +53,9 @@ class Pricer:
         types = [TYPE_NAMES.get(v.dtype) if v is not None else None for v in values]
         split = len(node.inputs)
         try:
-            return count.work(node.op, shapes[:split], shapes[split:], types, attributes, domain=node.domain, name=node.label)
+            return count.work(
+                node.op, shapes[:split], shapes[split:], types, attributes, domain=node.domain, name=node.label, values=_exponent(node)
+            )
         except ShapeError:
             return None
 
@@ -68,3 +70,10 @@ class Pricer:
     def _bytes(self, value: Value | NewConstant | Made) -> int:
         shape = None if value.shape is None else tuple(map(self._size, value.shape))
         return 0 if shape is None else prod(shape) * BITS.get(TYPE_NAMES.get(value.dtype, "float"), 32) // 8
+
+
+def _exponent(node: Node) -> dict[int, float]:
+    """The power of a Pow by a constant: a square costs a product, any other power a logarithm and an exp."""
+    power = node.input(1) if node.op == "Pow" else None
+    constant = constant_value(power, 1) if power is not None else None
+    return {} if constant is None or not constant.size else {1: float(constant.reshape(-1)[0])}
