@@ -12,6 +12,7 @@ import pytest
 
 import onnxfuse
 from onnxfuse.inputs import feeds
+from onnxfuse.library import rules_in
 from tests.cli.conftest import Cli, run_python
 
 ROOT = Path(__file__).parents[2]
@@ -86,3 +87,36 @@ def test_documents_name_only_options_and_files_that_exist(document: Path, cli: C
 def test_readme_shows_the_rules_that_ship_as_an_example() -> None:
     rules = (ROOT / "examples" / "my_rules.py").read_text(encoding="utf-8")
     assert rules in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+SCALED = "g (float[2,3] x, float[3,4] w) => (float[2,4] y)"
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "rules.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n", 1)[0])
+def test_every_rule_in_the_documents_is_read(block: str, tmp_path: Path) -> None:
+    (tmp_path / "documented.py").write_text(block, encoding="utf-8")
+    assert list(rules_in(tmp_path / "documented.py")) == ["documented"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("g (float[2,8] x) => (float[2,8] y) { s = Sigmoid(x) y = Mul(s, x) }", "[FUSION] fused documented: Sigmoid + Mul -> "),
+        ("g (float[2,8] x) => (float[2,8] y) { s = LogSoftmax(x) y = Exp(s) }", "[FUSION] fused documented: LogSoftmax + Exp -> "),
+        ("g (float[2,9999] x) => (float[2,9999] y) { s = LogSoftmax(x) y = Exp(s) }", "x must have at most 4096 columns; it has 9999"),
+        (
+            f"{SCALED} {{ a = Constant<value = float {{0.5}}>() p = MatMul(x, w) y = Mul(p, a) }}",
+            "[FUSION] fused documented: MatMul + Mul -> ",
+        ),
+        (f"{SCALED} {{ a = Constant<value = float {{0.3}}>() p = MatMul(x, w) y = Mul(p, a) }}", "alpha must be a power of two"),
+    ],
+)
+def test_every_rule_in_the_documents_does_what_is_said(text: str, line: str, tmp_path: Path) -> None:
+    lines: list[str] = []
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    for number, block in enumerate(BLOCKS):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "documented.py").write_text(block, encoding="utf-8")
+        onnxfuse.optimize(model, level="all", rules=[tmp_path / str(number) / "documented.py"], only=["documented"], log=lines.append)
+    assert [found for found in lines if line in found], lines
