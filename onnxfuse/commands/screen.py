@@ -13,7 +13,7 @@ from rich.text import Text
 
 from onnxfuse.errors import OnnxFuseError
 
-WIDE = 200  # columns where stdout is no terminal: nobody's window is too small
+WIDE = 160  # columns where stdout is no terminal
 
 Tick = Callable[[str, int, int], None]
 
