@@ -101,6 +101,7 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         _check_rounding(region, root)
         removed = _removed(region, outputs)
         _check_kept(region, removed, outputs, root)
+        outputs = _needed(outputs, removed)
         _check_cycle(outputs, inputs)
     except Decline as reason:
         return replace(blank, reason=str(reason))
@@ -231,6 +232,16 @@ def _is_free(value: Value, removed: set[Node], given: set[Value], depth: int = 1
 def _only_serves(node: Node, removed: set[Node], given: set[Value], depth: int) -> bool:
     outputs = [o for o in node.outputs if o is not None]
     return all(o not in given and o.users and _is_free(o, removed, given, depth) for o in outputs)
+
+
+def _needed(outputs: tuple[Value | None, ...], removed: frozenset[Node]) -> tuple[Value | None, ...]:
+    """The outputs without those further ones that only vanishing nodes read."""
+    root, *further = outputs
+    given = {o for o in outputs if o is not None}
+    kept = [root, *(None if o is None or _is_free(o, set(removed), given) else o for o in further)]
+    while kept[-1] is None:
+        kept.pop()
+    return tuple(kept)
 
 
 def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Sequence[Value | None], root: Value) -> None:

@@ -380,5 +380,6 @@ def _small(
 
 
 def _info(value: Value, sizes: Mapping[str, int]) -> onnx.ValueInfoProto:
-    shape = None if value.shape is None else [substitute(d, sizes) for d in value.shape]
+    numbers = [substitute(d, sizes) for d in value.shape or ()]
+    shape = None if value.shape is None else [n if isinstance(n, int) else str(n) for n in numbers]
     return onnx.helper.make_tensor_value_info(value.name, value.dtype, shape)

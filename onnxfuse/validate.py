@@ -8,10 +8,11 @@ from pathlib import Path
 
 import onnx
 
-from onnxfuse.errors import OnnxFuseError, VerificationError
+from onnxfuse.errors import ModelError, OnnxFuseError, VerificationError
 from onnxfuse.fitting import assignments
 from onnxfuse.graph import Model
 from onnxfuse.rewriter import Rewrite, as_models
+from onnxfuse.runtime import unregistered
 from onnxfuse.verify import fingerprint, verify, verify_rewrite
 
 Progress = Callable[[str, int, int], None]
@@ -75,6 +76,13 @@ def verify_whole(
     progress: Progress,
 ) -> Checked:
     """The optimised model against the original with optimisations off. Raises VerificationError when they differ."""
+    missing = unregistered(model.proto, libraries)
+    if missing:
+        names = "; ".join(f"{domain}: {', '.join(ops)}" for domain, ops in missing.items())
+        raise ModelError(
+            f"{model.path or 'the model'}: cannot be verified, ONNX Runtime knows no operators {names}. "
+            "Give their library with --library, or switch verification off with --no-verify"
+        )
     if not fused and inputs is None:
         return Checked(("nothing was changed",))
     progress("verify", 0, 1)
