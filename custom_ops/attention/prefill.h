@@ -1,23 +1,20 @@
 // Attention of many queries: tiles of queries, one pass over the keys for each, online softmax.
 #pragma once
 
-#include "custom_ops/attention/multiply.h"
-#include "custom_ops/attention/scores.h"
+#include "custom_ops/attention/products.h"
 #include "custom_ops/attention/workspace.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 inline constexpr int kMostChunks = 4;  // chunks of queries to a tile
 inline constexpr int kBlockKeys = 64;
-inline constexpr int kKeyRows = TileRows(kMostVecs);
-inline constexpr int kKeyRowsPadded = (kBlockKeys + kKeyRows - 1) / kKeyRows * kKeyRows;
 
 // One thread's memory for a tile.
 struct Workspace {
   float* queries;  // [chunks][head_size][kChunk]
-  float* keys;     // [kKeyRowsPadded][head_size padded]
+  float* keys;     // [kBlockKeys][head_size padded]
   float* values;   // [kBlockKeys][value_size padded]
-  float* scores;   // [kKeyRowsPadded][kChunk]
+  float* scores;   // [kBlockKeys][kChunk]
   float* sums;     // [chunks * kChunk][value_size padded]
   int64_t key_stride, value_stride;
   Chunk chunks[kMostChunks];
@@ -26,8 +23,8 @@ struct Workspace {
 
 ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
   const int64_t key_stride = RoundUp(head_size, 16), value_stride = RoundUp(value_size, 16);
-  const int64_t parts[] = {kMostChunks * kChunk * head_size, kKeyRowsPadded * key_stride, kBlockKeys * value_stride,
-                           int64_t{kKeyRowsPadded} * kChunk, kMostChunks * kChunk * value_stride};
+  const int64_t parts[] = {kMostChunks * kChunk * head_size, kBlockKeys * key_stride, kBlockKeys * value_stride,
+                           int64_t{kBlockKeys} * kChunk, kMostChunks * kChunk * value_stride};
   int64_t floats = 0;
   for (int64_t part : parts) floats += RoundUp(part, 16);
   constexpr int64_t kHead = (sizeof(Workspace) + 63) / 64 * 64;
@@ -70,9 +67,10 @@ class TileRunner {
     const Rows<T> value_rows = ValuesOf(a_, tile_.batch, tile_.kv_head);
     for (int64_t begin = keys.first; begin <= keys.last; begin += kBlockKeys) {
       const int64_t end = Least(begin + kBlockKeys, keys.last + 1);
-      CopyRows(key_rows, begin, end, w_.keys, w_.key_stride);
-      CopyRows(value_rows, begin, end, w_.values, w_.value_stride);
-      for (int c = 0; c < chunks_; ++c) Block(c, begin, end);
+      Block block{w_.keys, w_.values, w_.key_stride, w_.value_stride};
+      ReadRows(key_rows, begin, end, 1, w_.keys, &block.keys, &block.key_stride);
+      ReadRows(value_rows, begin, end, kLanes, w_.values, &block.values, &block.value_stride);
+      for (int c = 0; c < chunks_; ++c) RunBlock(c, begin, end, block);
     }
     for (int c = 0; c < chunks_; ++c) Finish(c);
   }
@@ -128,28 +126,28 @@ class TileRunner {
     return a_.q + tile_.batch * s.batch + HeadOf(row) * s.head + QueryOf(row) * s.seq;
   }
 
-  // Keys [begin, end) of the tile's block, which lie in w_.keys and w_.values, for one chunk of queries.
-  ONNXFUSE_INLINE void Block(int c, int64_t begin, int64_t end) {
+  // Keys [begin, end), which lie in `block`, for one chunk of queries.
+  ONNXFUSE_INLINE void RunBlock(int c, int64_t begin, int64_t end, Block block) {
     const Chunk& chunk = w_.chunks[c];
     const int64_t first = Most(begin, chunk.by_any.first);
-    const int keys = static_cast<int>(Least(end, chunk.by_any.last + 1) - first);
-    if (keys <= 0) return;
+    const int count = static_cast<int>(Least(end, chunk.by_any.last + 1) - first);
+    if (count <= 0) return;
+    block.keys += (first - begin) * block.key_stride;
+    block.values += (first - begin) * block.value_stride;
     Running& running = w_.running[c];
     alignas(64) float most[kChunk];
-    const bool is_whole =
-        is_plain_ && keys % kKeyRows == 0 && first >= chunk.by_all.first && first + keys - 1 <= chunk.by_all.last;
-    const float* key_rows = w_.keys + (first - begin) * w_.key_stride;
     const float* queries = w_.queries + int64_t{c} * kChunk * a_.head_size;
     ForEachVecGroup(chunk.vecs, [&]<int kVecs>(int vec) {
-      Scores<kVecs>(key_rows, queries + vec * kLanes, keys, w_.scores + vec * kLanes, most + vec * kLanes);
+      ScoreBlock<kVecs>(block, count, queries + vec * kLanes, a_.head_size, w_.scores + vec * kLanes,
+                        most + vec * kLanes);
     });
-    if (!is_whole) Adjust(chunk, first, keys, most);
-    Exponentiate(chunk.vecs, keys, w_.scores, most, to_log2_, running);
-    const float* value_rows = w_.values + (first - begin) * w_.value_stride;
+    const bool is_whole = is_plain_ && first >= chunk.by_all.first && first + count - 1 <= chunk.by_all.last;
+    if (!is_whole) Adjust(chunk, first, count, most);
+    Exponentiate(chunk.vecs, count, w_.scores, most, to_log2_, running);
     const int value_vecs = static_cast<int>(RoundUp(a_.value_size, kLanes) / kLanes);
     float* sums = w_.sums + int64_t{c} * kChunk * w_.value_stride;
     ForEachVecGroup(value_vecs, [&]<int kVecs>(int vec) {
-      Accumulate<kVecs>(chunk.count, running, value_rows + vec * kLanes, keys, sums + vec * kLanes);
+      AddValues<kVecs>(block, vec, count, w_.scores, chunk.count, running, sums, w_.value_stride);
     });
     running.is_started = true;
   }
@@ -160,63 +158,6 @@ class TileRunner {
       case AttentionMask::kHalf: return AdjustScores<Half>(a_, chunk, first, keys, w_.scores, most);
       case AttentionMask::kBFloat16: return AdjustScores<BFloat16>(a_, chunk, first, keys, w_.scores, most);
       default: return AdjustScores<float>(a_, chunk, first, keys, w_.scores, most);
-    }
-  }
-
-  // scores[j][query] of kVecs vectors of queries, and their maxima down the keys. Computes up to a multiple of
-  // kKeyRows keys; what lies past `keys` spoils the maxima, which AdjustScores then finds again.
-  template <int kVecs>
-  ONNXFUSE_INLINE void Scores(const float* key_rows, const float* queries, int keys, float* scores, float* most) {
-    Vec largest[kVecs];
-    for (int v = 0; v < kVecs; ++v) largest[v] = Set(-kInfinity);
-    for (int j = 0; j < keys; j += kKeyRows) {
-      Vec sum[kKeyRows][kVecs];
-#pragma GCC unroll 24
-      for (int r = 0; r < kKeyRows; ++r) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
-      }
-      MultiplyAdd<kKeyRows, kVecs, Order::kRows>(key_rows + j * w_.key_stride, w_.key_stride, queries, kChunk,
-                                                 a_.head_size, sum);
-#pragma GCC unroll 24
-      for (int r = 0; r < kKeyRows; ++r) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) {
-          largest[v] = Max(largest[v], sum[r][v]);
-          Store(scores + (j + r) * kChunk + v * kLanes, sum[r][v]);
-        }
-      }
-    }
-    for (int v = 0; v < kVecs; ++v) Store(most + v * kLanes, largest[v]);
-  }
-
-  // sums[query][...] = sums * keep + probabilities * values, for kVecs vectors of a value.
-  template <int kVecs>
-  ONNXFUSE_INLINE void Accumulate(int count, const Running& running, const float* values, int keys, float* sums) {
-    constexpr int kRows = TileRows(kVecs);
-    for (int i = 0; i < count; i += kRows) {
-      Vec sum[kRows][kVecs];
-      float* out = sums + i * w_.value_stride;
-      if (running.is_started) {
-#pragma GCC unroll 24
-        for (int r = 0; r < kRows; ++r) {
-          const Vec keep = Set(running.keep[i + r]);
-#pragma GCC unroll 8
-          for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(out + r * w_.value_stride + v * kLanes) * keep;
-        }
-      } else {
-#pragma GCC unroll 24
-        for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-          for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
-        }
-      }
-      MultiplyAdd<kRows, kVecs, Order::kColumns>(w_.scores + i, kChunk, values, w_.value_stride, keys, sum);
-#pragma GCC unroll 24
-      for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) Store(out + r * w_.value_stride + v * kLanes, sum[r][v]);
-      }
     }
   }
 

@@ -67,6 +67,23 @@ void CopyRows(const Rows<T>& from, int64_t begin, int64_t end, float* tile, int6
   }
 }
 
+// Finds rows [begin, end) as floats: where they are, if they lie there without gaps and in a multiple of `multiple`
+// elements to a row, and otherwise copied into `tile`, rows *stride apart.
+template <typename T>
+ONNXFUSE_INLINE void ReadRows(const Rows<T>& from, int64_t begin, int64_t end, int64_t multiple, float* tile,
+                              const float** found, int64_t* stride) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    const bool is_dense = from.IsPast(begin) || (from.dim_stride == 1 && from.stride == from.size);
+    if (is_dense && from.IsPast(begin) == from.IsPast(end - 1) && from.size % multiple == 0) {
+      *found = from.Row(begin);
+      *stride = from.size;
+      return;
+    }
+  }
+  CopyRows(from, begin, end, tile, *stride);
+  *found = tile;
+}
+
 // The keys that a query may see by the diagonal and the window: [first, last], within [0, keys).
 struct Visible {
   int64_t first, last;

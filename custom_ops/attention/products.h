@@ -1,0 +1,93 @@
+// The two matrix products of attention on one block: scores = keys * queries, sums += probabilities * values.
+#pragma once
+
+#include "custom_ops/attention/multiply.h"
+#include "custom_ops/attention/scores.h"
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+// Keys and values of one block, as floats; rows from here to the next are `stride` apart. Rows of values are read in
+// whole vectors.
+struct Block {
+  const float* keys;
+  const float* values;
+  int64_t key_stride, value_stride;
+};
+
+template <int kRows, int kVecs>
+ONNXFUSE_INLINE void Clear(Vec (&sum)[kRows][kVecs]) {
+#pragma GCC unroll 24
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = Zero();
+  }
+}
+
+// Scores of kRows keys and kVecs vectors of queries; `largest` takes in their maxima.
+template <int kRows, int kVecs>
+ONNXFUSE_INLINE void ScoreRows(const float* keys, int64_t stride, const float* queries, int64_t head_size,
+                               float* scores, Vec (&largest)[kVecs]) {
+  Vec sum[kRows][kVecs];
+  Clear(sum);
+  MultiplyAdd<kRows, kVecs, Order::kRows>(keys, stride, queries, kChunk, head_size, sum);
+#pragma GCC unroll 24
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      largest[v] = Max(largest[v], sum[r][v]);
+      Store(scores + r * kChunk + v * kLanes, sum[r][v]);
+    }
+  }
+}
+
+// scores[j][query], for `count` keys and kVecs vectors of queries, and most[query], their maxima.
+// queries: [head_size][kChunk].
+template <int kVecs>
+ONNXFUSE_INLINE void ScoreBlock(const Block& block, int count, const float* queries, int64_t head_size, float* scores,
+                                float* most) {
+  constexpr int kRows = TileRows(kVecs);
+  Vec largest[kVecs];
+  for (int v = 0; v < kVecs; ++v) largest[v] = Set(-kInfinity);
+  auto rows = [&]<int kCount>(int j) {
+    ScoreRows<kCount>(block.keys + j * block.key_stride, block.key_stride, queries, head_size, scores + j * kChunk,
+                      largest);
+  };
+  int j = 0;
+  for (; j + kRows <= count; j += kRows) rows.template operator()<kRows>(j);
+  // What is left over is done by going back, over rows that are done again to the same effect.
+  if (j < count && count >= kRows) rows.template operator()<kRows>(count - kRows);
+  if (count < kRows) {
+    for (; j < count; ++j) rows.template operator()<1>(j);
+  }
+  for (int v = 0; v < kVecs; ++v) Store(most + v * kLanes, largest[v]);
+}
+
+// sums[query][...] = sums * keep + probabilities * values, for kVecs vectors of the values of `count` keys.
+template <int kVecs>
+ONNXFUSE_INLINE void AddValues(const Block& block, int vec, int count, const float* probabilities, int queries,
+                               const Running& running, float* sums, int64_t sums_stride) {
+  constexpr int kRows = TileRows(kVecs);
+  for (int i = 0; i < queries; i += kRows) {
+    Vec sum[kRows][kVecs];
+    float* out = sums + i * sums_stride + vec * kLanes;
+    if (running.is_started) {
+#pragma GCC unroll 24
+      for (int r = 0; r < kRows; ++r) {
+        const Vec keep = Set(running.keep[i + r]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(out + r * sums_stride + v * kLanes) * keep;
+      }
+    } else {
+      Clear(sum);
+    }
+    MultiplyAdd<kRows, kVecs, Order::kColumns>(probabilities + i, kChunk, block.values + vec * kLanes,
+                                               block.value_stride, count, sum);
+#pragma GCC unroll 24
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) Store(out + r * sums_stride + v * kLanes, sum[r][v]);
+    }
+  }
+}
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
