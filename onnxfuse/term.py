@@ -145,7 +145,7 @@ class Algebra:
         exponents = {t.id: (t, e) for t, e in pa}
         for term, exponent in pb:
             before = exponents.get(term.id, (term, 0.0))[1]
-            if before * exponent < 0:  # x * x**-1 is 1 only where x is not 0
+            if not _may_add(term, before, exponent):
                 return self.plain("Mul", sorted((a, b), key=lambda t: t.id))
             exponents[term.id] = (term, before + exponent)
         return self.recognise_product(coefficient, dict(exponents.values()))
@@ -165,20 +165,14 @@ class Algebra:
     def power(self, base: Term, exponent: float) -> Term:
         """base ** exponent for a constant exponent, keeping to identities that hold for negative bases too."""
         coefficient, parts = product_of(base)
+        raised = _raised(coefficient, exponent)
         if exponent == 1:
             return base
-        if exponent == int(exponent) and exponent != 0 and (exponent == -1 or all(e == int(e) for _, e in parts)):
-            if coefficient == 0:
-                return self.plain("Pow", (base, self.number(exponent)))
-            return self.recognise_product(coefficient**exponent, {t: e * exponent for t, e in parts})
-        if exponent != 0 and coefficient > 0 and parts:
-            ((atom, atom_exponent), *more) = parts
-            if more or atom_exponent != 1:
-                atom = self.plain("Group", (self.product(1.0, parts),))
-            return self.recognise_product(coefficient**exponent, {atom: exponent})
-        if not parts and coefficient > 0:
-            return self.number(coefficient**exponent)
-        return self.plain("Pow", (base, self.number(exponent)))
+        if raised is None:
+            return self.plain("Pow", (base, self.number(exponent)))
+        if all(_may_multiply(t, e, exponent) for t, e in parts) and (len(parts) < 2 or exponent == int(exponent)):
+            return self.recognise_product(raised, _ungrouped({t: e * exponent for t, e in parts}))
+        return self.recognise_product(raised, {self.plain("Group", (self.product(1.0, parts),)): exponent})
 
     def divide(self, a: Term, b: Term) -> Term:
         if b.op == NUMBER and b.coefficient == 0:
@@ -266,12 +260,60 @@ class Algebra:
 
 
 def _key(value: float) -> float:
-    """Constants that differ only beyond what float32 can say are one."""
-    return float(f"{value:.6g}")
+    """Constants that differ only beyond what float32 can say are one; whole numbers (they may count things) are exact."""
+    return value if not math.isfinite(value) or _is_whole(value) else float(f"{value:.6g}")
 
 
 def _attribute_key(value: Any) -> Hashable:
     return _key(value) if isinstance(value, float) else value
+
+
+def _raised(coefficient: float, exponent: float) -> float | None:
+    """coefficient ** exponent, where that is a number other than 0 and may stand in front of the other factors' power."""
+    if coefficient == 0 or exponent == 0 or (coefficient < 0 and exponent != int(exponent)):
+        return None
+    try:
+        raised = coefficient**exponent
+    except OverflowError:
+        return None
+    return raised if _usable(raised) else None
+
+
+def _is_whole(number: float) -> bool:
+    return number == int(number)
+
+
+def _may_add(term: Term, a: float, b: float) -> bool:
+    """Whether t**a * t**b is t**(a+b): t/t is 1 only where t is not 0, and no product of roots is a number below 0."""
+    return a * b >= 0 and (_is_whole(a) or _is_whole(b) or not _is_whole(a + b) or is_never_negative(term))
+
+
+def _may_multiply(term: Term, a: float, b: float) -> bool:
+    """Whether (t**a)**b is t**(a*b): a root of a square is no more the number than the square of a root is."""
+    if is_never_negative(term) or a in (1, -1):
+        return True
+    return _is_whole(b) and (_is_whole(a) or not _is_whole(a * b))
+
+
+def _ungrouped(parts: Mapping[Term, float]) -> dict[Term, float]:
+    """A single group to the power of 1 as the factors in it: the square of a root."""
+    (group, exponent), *more = parts.items() if parts else [(None, 0.0)]
+    if group is None or more or group.op != "Group" or exponent != 1:
+        return dict(parts)
+    return dict(product_of(group.args[0])[1])
+
+
+def is_never_negative(term: Term, depth: int = 6) -> bool:
+    """Whether the term is provably at least 0, or NaN, whatever its leaves are. False says nothing."""
+    if depth == 0:
+        return False
+    if term.op == NUMBER:
+        return term.coefficient >= 0
+    if term.op == PRODUCT:
+        return term.coefficient > 0 and all(e % 2 == 0 or not _is_whole(e) or is_never_negative(t, depth - 1) for t, e in term.parts)
+    if term.op == SUM:
+        return term.coefficient >= 0 and all(c > 0 and is_never_negative(t, depth - 1) for t, c in term.parts)
+    return term.op == "Exp" or (term.op in ("Mean", "ReduceSum", "Group") and is_never_negative(term.args[0], depth - 1))
 
 
 def _usable(weight: float) -> bool:
