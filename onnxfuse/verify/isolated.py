@@ -26,7 +26,10 @@ from onnxfuse.inputs import Feed
 
 Outputs = list[Any]
 
-CHILD = "import sys, pathlib; from onnxfuse.verify.isolated import main; main(pathlib.Path(sys.argv[1]))"
+# Without the current folder, which `-c` puts first: a source tree in it is not what runs here.
+CHILD = (
+    "import sys, pathlib; sys.path = [p for p in sys.path if p]; from onnxfuse.verify.isolated import main; main(pathlib.Path(sys.argv[1]))"
+)
 
 
 class Crash(str):

@@ -67,6 +67,16 @@ def test_output_that_is_no_terminal_has_no_colour_and_is_not_cut_off(cli: Cli, g
     assert "…" not in done.stdout
 
 
+def test_folder_called_onnxfuse_where_one_stands_is_not_what_runs(gelu: Path, tmp_path: Path) -> None:
+    """The `onnxfuse` script, started in a source tree."""
+    (tmp_path / "onnxfuse").mkdir()
+    (tmp_path / "onnxfuse" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    script = "import sys; sys.path = [p for p in sys.path if p]; from onnxfuse.cli import main; main()"
+    done = run_python("-c", script, "optimize", gelu, "out.onnx", "--level", "all", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == ["Gelu"]
+
+
 # ---- what is refused
 
 
