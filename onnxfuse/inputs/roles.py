@@ -199,9 +199,10 @@ def _note_mask(model: Sketch, flow: _Flow, reader: Reader, dtype: int, found: _E
             found.tokens.add(int(constant))
     elif operator == "Sub" and reader.position == 1 and _scalar(model, node.input[0]) == 1:
         found.is_mask = True
-    elif operator == "Mul" and abs(_scalar(model, node.input[1 - reader.position]) or 0) >= MANY:
-        found.is_mask = True
-        found.is_dropped = found.is_dropped or flow.scale == 1
+    elif operator == "Mul":
+        factor = _scalar(model, node.input[1 - reader.position]) or 0.0
+        found.is_mask = found.is_mask or abs(factor) >= MANY
+        found.is_dropped = found.is_dropped or factor * flow.scale <= -MANY  # 1 drives the score down
     elif operator == "Add" and dtype not in INTEGERS and flow.scale == 1:
         found.is_additive = found.is_additive or _reaches_softmax(model, node.output[0])
 

@@ -63,6 +63,8 @@ MASKS = {
     "summed up": "int64[b,s] m) => (int64[b,s] y) { a = Constant <value = int64 {1}> ()  y = CumSum(m, a) }",
     "chosen by": "bool[b,s] m, float[b,s] x) => (float[b,s] y) { l = Constant <value = float {-1000000000.0}> ()  y = Where(m, x, l) }",
     "negated": "bool[b,s] m) => (bool[b,s] y) { y = Not(m) }",
+    "made a filler": """int64[b,s] m) => (float[b,s] y) { f = Cast <to = 1> (m)  o = Constant <value = float {1.0}> ()
+        c = Constant <value = float {10000.0}> ()  d = Sub(f, o)  y = Mul(d, c) }""",
     "a float": "float[b,s] m) => (float[b,s] y) { o = Constant <value = float {1.0}> ()  y = Sub(o, m) }",
 }
 
@@ -83,6 +85,8 @@ def test_a_mask_is_known_by_its_use(use: str) -> None:
 def test_a_mask_of_what_to_leave_out_is_inverted() -> None:
     by_use = "g (bool[b,s] m, float[b,s] x) => (float[b,s] y) { l = Constant <value = float {-inf}> ()  y = Where(m, l, x) }"
     assert kind(by_use) is Kind.DROP
+    factor = "g (float[b,s] m) => (float[b,s] y) { c = Constant <value = float {-10000.0}> ()  y = Mul(m, c) }"
+    assert kind(factor) is Kind.DROP
     assert kind("g (bool[b,s] key_padding_mask) => (bool[b,s] y) { y = Not(key_padding_mask) }", "key_padding_mask") is Kind.DROP
     assert not feeds(model(by_use), seed=0)[1]["m"].any()
 
@@ -204,6 +208,23 @@ def test_a_size_that_was_baked_in_is_found() -> None:
     found = feeds(made, seed=0, attempt=runner(made).share)
     assert len(found) == 3
     assert all(feed["x"].shape[1] % 6 == 0 or feed["x"].shape[0] * feed["x"].shape[1] % 6 == 0 for feed in found)
+
+
+def test_what_the_first_search_learnt_is_used_by_the_next() -> None:
+    text = "g (float[b,s,8] x, float[c,t,8] z) => (float[b,s,8] y) { v = Neg(x)  y = Add(v, z) }"
+    made = model(text)
+    run, calls = runner(made), [0]
+
+    def attempt(feed: dict[str, Any]) -> Refusal | float:
+        calls[0] += 1
+        return run.share(feed)
+
+    spent = []
+    for _ in trials(Maker(made, {}), attempt, seed=0):
+        spent.append(calls[0])
+        calls[0] = 0
+    assert spent[0] > 1, "there was nothing to learn"
+    assert spent[1] == spent[2] == 1
 
 
 def test_sizes_that_were_baked_in_together_are_found() -> None:

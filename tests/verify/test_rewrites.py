@@ -100,6 +100,25 @@ def test_tanh_in_place_of_erf_is_caught(kind: str) -> None:
     assert ("computed in float32" in found.reason) == (kind != "float")
 
 
+def test_tanh_in_place_of_erf_is_caught_between_casts() -> None:
+    text = 'g (float16[n,8] x) => (float16[n,8] y) { w = Cast <to = 1> (x)  g = Gelu <approximate = "FORM"> (w)  y = Cast <to = 10> (g) }'
+    found = check(model(text, FORM="none"), model(text, FORM="tanh"))
+    assert found is not None
+    assert found.reason.startswith("computed in float32")
+
+
+@pytest.mark.parametrize("eps", ["0.00001", "0.0000100135803"])
+def test_an_epsilon_counts_as_written_or_as_rounded_to_half(eps: str) -> None:
+    assert check(model(LAYER_NORM, "float16", EPS="0.00001"), model(LAYER_NORM_OP, "float16", EPS=eps)) is None
+    assert check(model(LAYER_NORM, "float16", EPS="0.00001"), model(LAYER_NORM_OP, "float16", EPS="0.0000103")) is not None
+
+
+def test_a_subgraph_of_positive_numbers_is_given_such() -> None:
+    text = "g (float[n,8] x) => (float[n,1] y) { l = Log(x)  a = Constant <value = int64[1] {-1}> ()  s = ReduceSum(l, a)  y = OP(s) }"
+    assert check(model(text, OP="Identity"), model(text, OP="Identity")) is None
+    assert check(model(text, OP="Identity"), model(text, OP="Sin")) is not None
+
+
 def test_a_dropped_rounding_to_half_is_caught() -> None:
     before = model("g (float[n] x) => (float[n] y) { h = Cast <to = 10> (x)  y = Cast <to = 1> (h) }")
     assert check(before, model("g (float[n] x) => (float[n] y) { y = Identity(x) }")) is not None
