@@ -96,10 +96,7 @@ class LoadTimeNode final : public Node {
 class RuntimeCall final : public Call {
  public:
   RuntimeCall(const Kernel& kernel, OrtKernelContext* context)
-      : kernel_(kernel),
-        api_(kernel.op.api),
-        context_(context),
-        pool_{api_, context},
+      : kernel_(kernel), api_(kernel.op.api), context_(context), pool_{api_, context},
         parallel_(RuntimeThreads(&pool_)) {
     Binding binding;
     std::vector<Dims> dims;

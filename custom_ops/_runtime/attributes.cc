@@ -13,12 +13,9 @@ class Reader {
 
   AttributeValue Read(const Attribute& attribute) const {
     switch (attribute.kind) {
-      case Attribute::Kind::kInt:
-        return ReadInt(attribute);
-      case Attribute::Kind::kFloat:
-        return ReadFloat(attribute);
-      case Attribute::Kind::kChoice:
-        break;
+      case Attribute::Kind::kInt: return ReadInt(attribute);
+      case Attribute::Kind::kFloat: return ReadFloat(attribute);
+      case Attribute::Kind::kChoice: break;
     }
     return ReadChoice(attribute);
   }
@@ -60,7 +57,8 @@ class Reader {
     Fail(attribute, "be " + allowed, "'" + text + "'");
   }
 
-  // The runtime says only that it found no attribute of that name and type. It is absent if no other type finds it.
+  // The runtime says only that it found no attribute of that name and type. It is absent if nothing else finds it; the
+  // last of these minds the name only.
   void RequireAbsent(const Attribute& attribute, const std::string& type) const {
     int64_t whole;
     float real;
@@ -69,8 +67,7 @@ class Reader {
     const bool is_there = Get(ort::KernelInfoGetAttribute_int64(api_), name, &whole) ||
                           Get(ort::KernelInfoGetAttribute_float(api_), name, &real) ||
                           Get(ort::KernelInfoGetAttribute_string(api_), name, nullptr, &size) ||
-                          Get(ort::KernelInfoGetAttributeArray_int64(api_), name, nullptr, &(size = 0)) ||
-                          Get(ort::KernelInfoGetAttributeArray_float(api_), name, nullptr, &(size = 0));
+                          Get(ort::KernelInfoGetAttributeArray_int64(api_), name, nullptr, &(size = 0));
     if (is_there) Fail(attribute, "be " + type, "an attribute of another type");
   }
 
@@ -120,8 +117,7 @@ class LoadTimeReader {
       case Attribute::Kind::kFloat:
         Is(ort::ReadOpAttr(api_)(given, kOrtAttributeFloat, &value.f, sizeof(value.f), &size));
         break;
-      case Attribute::Kind::kChoice:
-        value.i = ReadChoice(attribute, given);
+      case Attribute::Kind::kChoice: value.i = ReadChoice(attribute, given);
     }
     return value;
   }

@@ -109,7 +109,6 @@ namespace onnxfuse::ort {
   X(91, OrtStatus*, KernelContext_GetOutput, (OrtKernelContext*, size_t, const int64_t*, size_t, OrtValue**))   \
   X(93, void, ReleaseStatus, (OrtStatus*))                                                                      \
   X(99, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo*))                                      \
-  X(162, OrtStatus*, KernelInfoGetAttributeArray_float, (const OrtKernelInfo*, const char*, float*, size_t*))   \
   X(163, OrtStatus*, KernelInfoGetAttributeArray_int64, (const OrtKernelInfo*, const char*, int64_t*, size_t*)) \
   X(244, OrtStatus*, KernelInfo_GetNodeName, (const OrtKernelInfo*, char*, size_t*))                            \
   X(267, OrtStatus*, ShapeInferContext_GetInputCount, (const OrtShapeInferContext*, size_t*))                   \

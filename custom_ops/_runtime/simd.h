@@ -13,23 +13,23 @@
 //   LoadMask(const uint8_t*), LoadMaskPartial      true where a byte is not 0.
 // Exact or rounded once:
 //   + - * / Sqrt       IEEE.
-//   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, where the baseline has no FMA
-//   twice. Min, Max(a, b)     b when either is NaN or both are zeros: Max(x, Set(0)) drops a NaN x, Max(Set(0), x)
-//   keeps it. < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the
-//   first n lanes. Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
+//   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, twice where there is no FMA.
+//   Min, Max(a, b)     b when either is NaN or both are zeros: Max(x, Set(0)) drops a NaN x, Max(Set(0), x) keeps it.
+//   < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the first n lanes.
+//   Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
 //   Fraction(x)        x - floor(x), for x >= -127; below that, and for -inf, what makes ExpTwo 0.
 //   ScaleByFloor(x, n)        x * 2^floor(n) for n < 128; 0, or a denormal, below n = -126.
 //   First(x)                          lane 0.
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
 //   Transpose(Vec (&x)[kLanes])       rows become columns, in place.
-// Functions, with bounds measured over their whole range by tests/kernels (in units of the last place of the true
-// value):
+// Functions, with bounds measured over their whole range by tests/kernels, in ulp of the true value:
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
-//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. For softmax: half of
-//   Exp's work. Sigmoid   2.5 ulp, denormal results included. Tanh      1.5 ulp. -0 stays -0. Erf       1.5 ulp. -0
-//   stays -0.
+//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. Half of Exp's work.
+//   Sigmoid   2.5 ulp, denormal results included.
+//   Tanh      1.5 ulp. -0 stays -0.
+//   Erf       1.5 ulp. -0 stays -0.
 // All of them give NaN for NaN and their limits for infinities.
 #pragma once
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onnx import helper
+
 from onnxfuse.case import AWKWARD, Case, Refusal
 
 CASES = [
@@ -14,7 +16,10 @@ CASES = [
 REFUSED = [
     Refusal("attribute 'approximate' must be 'none' or 'tanh'; got 'sigmoid'", {"x": (2, 3)}, {"approximate": "sigmoid"}),
     Refusal("attribute 'approximate' must be a string", {"x": (2, 3)}, {"approximate": 1}),
-    Refusal("attribute 'approximate' must be a string", {"x": (2, 3)}, {"approximate": [1.0, 2.0]}),
+    *(
+        Refusal("attribute 'approximate' must be a string", {"x": (2, 3)}, {"approximate": wrong})
+        for wrong in ([1, 2], [1.0], ["tanh"], helper.make_tensor("t", 1, [], [1.0]))
+    ),
     Refusal("bias must have n = [3]; got [4]", {"x": (2, 3), "bias": (4,)}),
     Refusal("bias must have rank 1; got [1,3]", {"x": (2, 3), "bias": (1, 3)}),
     Refusal("x must have rank 1 or more; got []", {"x": ()}),

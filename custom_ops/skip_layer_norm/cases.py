@@ -8,7 +8,7 @@ OPTIONAL = ["scale", "bias", "x_bias"]
 
 
 def _shapes(x: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    return {"x": x, "skip": x, **{name: x[-1:] for name in OPTIONAL}}
+    return {"x": x, "skip": x, **dict.fromkeys(OPTIONAL, x[-1:])}
 
 
 CASES = [
