@@ -87,8 +87,10 @@ class Cpu:
     memory_gbs: float  # read + write, one thread
     memory_gbs_all: float  # the same, all cores together
     gemm_gflops: float  # what the runtime's float32 MatMul reaches on one thread
-    node_us: float = 0.25  # what the runtime adds to each node of its own
-    fused_node_us: float = 0.6  # and to each node of a custom-op library
+    node_us: float = 0.25  # what the runtime adds to each node of its own with two operands
+    operand_us: float = 0.08  # and for each operand more
+    fused_node_us: float = 0.35  # what it adds to each node of a custom-op library
+    fused_operand_us: float = 0.35  # and for each of its operands
     attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
     gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of other ops that are products, by ONNX op
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels

@@ -12,7 +12,7 @@ SHAPE = (ROWS, COLUMNS)
 HEADS = (1, 16, 64, 32)  # as many elements, as the heads of an attention
 
 UNARY = (
-    "Relu Neg Abs Sqrt Reciprocal Exp Log Tanh Erf Sigmoid Sin Cos Softplus Softsign Elu Selu LeakyRelu HardSwish HardSigmoid Mish "
+    "Relu Neg Abs Sqrt Reciprocal Tanh Erf Sigmoid Sin Cos Softplus Softsign Elu Selu LeakyRelu HardSwish HardSigmoid Mish "
     "Floor Ceil Round Sign"
 )
 _MASK = np.tile(np.arange(COLUMNS) % 2 == 0, (ROWS, 1))
@@ -22,17 +22,18 @@ _FULL = np.full(SHAPE, 0.7, np.float32)
 # Key in the rates table -> probe. A key may be an op with a variant, as the counters name it.
 PROBES: dict[str, Probe] = {
     **{op: Probe(op, SHAPE) for op in UNARY.split()},
+    **{op: Probe(op, SHAPE, chained=False) for op in ("Exp", "Log")},  # chained, their values would leave the usual range
     **{op: Probe(op, SHAPE, constants(_FULL)) for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")},
     "Gelu": Probe("Gelu", SHAPE),
     "FastGelu": Probe("Gelu", SHAPE, attributes={"approximate": "tanh"}),
     "BiasGelu": Probe("BiasGelu", SHAPE, (_ROW,), domain=CONTRIB),
-    "QuickGelu": Probe("QuickGelu", SHAPE, domain=CONTRIB),
+    "QuickGelu": Probe("QuickGelu", SHAPE, attributes={"alpha": 1.0}, domain=CONTRIB),
     "SkipLayerNormalization": Probe("SkipLayerNormalization", SHAPE, (_ROW, _ROW), domain=CONTRIB, twice=True),
     "SimplifiedLayerNormalization": Probe("SimplifiedLayerNormalization", SHAPE, (_ROW,)),
-    "Pow": Probe("Pow", SHAPE, constants(0.7)),
-    "Pow:2": Probe("Pow", SHAPE, constants(2.0)),
-    "Pow:3": Probe("Pow", SHAPE, constants(3.0)),
-    "Pow:0.5": Probe("Pow", SHAPE, constants(0.5)),
+    "Pow": Probe("Pow", SHAPE, constants(0.7), chained=False),
+    "Pow:2": Probe("Pow", SHAPE, constants(2.0), chained=False),
+    "Pow:3": Probe("Pow", SHAPE, constants(3.0), chained=False),
+    "Pow:0.5": Probe("Pow", SHAPE, constants(0.5), chained=False),
     "Clip": Probe("Clip", SHAPE, constants(0.0, 1.0)),
     "Where": Probe("Where", SHAPE, (_MASK, np.array(0.5, np.float32)), first=True),
     "Greater": Probe("Greater", SHAPE, constants(0.5), chained=False, out_type=TensorProto.BOOL),
@@ -69,11 +70,12 @@ APPLIED = {
     "Conv:depthwise": 16 * 64 * 32 * 9,
 }
 
-GEMM = Probe("MatMul", (256, 512), (np.full((512, 512), 0.01, np.float32),), chained=False)
-GEMM_FLOPS = 2 * 256 * 512 * 512
-CONV = Probe("Conv", (1, 64, 28, 28), (np.full((64, 64, 3, 3), 0.01, np.float32),), {"pads": (1, 1, 1, 1)})
-CONV_FLOPS = 2 * 64 * 64 * 9 * 28 * 28
+GEMM = Probe("MatMul", (192, 256), (np.full((256, 256), 0.01, np.float32),), chained=False)
+GEMM_FLOPS = 2 * 192 * 256 * 256
+CONV = Probe("Conv", (1, 64, 14, 14), (np.full((64, 64, 3, 3), 0.01, np.float32),), {"pads": (1, 1, 1, 1)})
+CONV_FLOPS = 2 * 64 * 64 * 9 * 14 * 14
 TINY = Probe("Relu", (16,))
+TINY_OPERANDS = Probe("LayerNormalization", (1, 16), (np.ones(16, np.float32),) * 2)  # twice the operands of TINY
 
 
 def copy_probe(elements: int) -> Probe:

@@ -22,16 +22,17 @@ class Builtin:
     """
 
     op: str
+    operands: int
     anchors: Counter[str]
     absorbs: Counter[str] = field(default_factory=Counter)
     with_bias: str = ""
 
 
 BUILTINS: tuple[Builtin, ...] = (
-    Builtin("QuickGelu", Counter(Sigmoid=1, Mul=1), Counter(Mul=1)),
-    Builtin("Gelu", Counter(Erf=1, Div=1, Add=1, Mul=2), with_bias="BiasGelu"),
-    Builtin("LayerNormalization", Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2)),
-    Builtin("SimplifiedLayerNormalization", Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), Counter(Mul=1)),
+    Builtin("QuickGelu", 2, Counter(Sigmoid=1, Mul=1)),
+    Builtin("Gelu", 2, Counter(Erf=1, Div=1, Add=1, Mul=2), with_bias="BiasGelu"),
+    Builtin("LayerNormalization", 4, Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2)),
+    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), Counter(Mul=1)),
 )
 
 
@@ -90,5 +91,6 @@ def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> 
         kind="reduction" if "Norm" in op else "pointwise",
         parts=((op, largest.elements),),
         nodes=len(parts),
+        operands=builtin.operands + has_bias,
     )
     return [kernel if i == taken[-1] else work for i, work in enumerate(works) if i == taken[-1] or i not in set(taken)]

@@ -26,7 +26,9 @@ CPU = Cpu(
     memory_gbs_all=15.0,
     gemm_gflops=90.0,
     node_us=0.25,
-    fused_node_us=0.5,
+    operand_us=0.1,
+    fused_node_us=0.3,
+    fused_operand_us=0.1,
     rates={"Erf": 0.4, "Pow": 5.0, "Pow:2": 1.5, "Transpose": 0.2},
     fused_rates={"Erf": 0.3},
 )
@@ -62,6 +64,13 @@ def test_time_is_the_node_and_the_longer_of_computing_and_moving() -> None:
     assert erf.total_us == pytest.approx(0.25 + 400)
     assert erf.limiter == "compute"
     assert cpu_time(unary("Relu", 16), CPU).limiter == "node overhead"
+
+
+def test_operands_cost_a_call_more() -> None:
+    assert [cpu_time(work("Sum", [(4,)] * count, [(4,)], "float"), CPU).node_us for count in (1, 2, 4)] == pytest.approx([0.25, 0.35, 0.55])
+    parts = [unary("Relu", 4)]
+    ours = [fuse("f", parts, bytes_read=16, bytes_written=16, operands=count) for count in (2, 5)]
+    assert [cpu_time(kernel, CPU).node_us for kernel in ours] == pytest.approx([0.5, 0.8])
 
 
 def test_product_runs_at_the_measured_rate() -> None:

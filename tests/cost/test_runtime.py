@@ -27,7 +27,7 @@ def nodes(text: str) -> list[Work]:
 SPELLINGS = {
     "Gelu": ["Div Erf Add Mul Mul", "Mul Div Erf Add Mul"],
     "BiasGelu": ["Add Div Erf Add Mul Mul"],
-    "QuickGelu": ["Mul Sigmoid Mul", "Sigmoid Mul"],
+    "QuickGelu": ["Sigmoid Mul"],
     "LayerNormalization": [
         "ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add",
         "ReduceMean Sub Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add",
@@ -68,6 +68,11 @@ def test_other_nodes_stay_as_they_are(text: str) -> None:
 
 def test_nodes_around_the_kernel_stay_in_their_order() -> None:
     assert [w.op for w in as_run(nodes("Neg Div Erf Add Mul Mul Exp"))] == ["Neg", "Gelu", "Exp"]
+
+
+def test_gate_stays_beside_the_activation() -> None:
+    assert [w.op for w in as_run(nodes("Sigmoid Mul Mul"))] == ["QuickGelu", "Mul"]
+    assert [w.op for w in as_run(nodes("Div Erf Add Mul Mul Mul"))] == ["Gelu", "Mul"]
 
 
 def test_each_of_two_patterns_becomes_a_kernel() -> None:
