@@ -109,13 +109,8 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
 
 
 def _twins(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> dict[Value, Value]:
-    """Values that are the same as an input by the view, to that input: exporters compute a mask again in each layer."""
-    twins: dict[Value, Value] = {}
-    for value in inputs:
-        for twin in view.values.get(view.terms.get(value), ()):  # type: ignore[call-overload]  # a missing term has no twins
-            if twin.dtype == value.dtype and twin.shape == value.shape and twin not in outputs and twin not in inputs:
-                twins[twin] = value
-    return twins
+    """Values that hold the same numbers as an input, to that input."""
+    return {twin: value for value in inputs for twin in view.twins(value) if twin not in outputs and twin not in inputs}
 
 
 def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | None, ...]:

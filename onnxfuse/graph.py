@@ -90,7 +90,8 @@ class Node:
     @property
     def attributes(self) -> Mapping[str, Any]:
         """Decoded attributes; tensors arrive as graphsurgeon values, references as `gs.Node.AttributeRef`."""
-        return self.origin.attrs
+        attributes: Mapping[str, Any] = self.origin.attrs
+        return attributes
 
     def input(self, position: int) -> Value | None:
         return self.inputs[position] if position < len(self.inputs) else None

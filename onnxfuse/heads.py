@@ -60,7 +60,8 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
         return Heads(value, "BSE", shape[0], 1, shape[1], shape[2])
     if transposed:
         return Heads(value, "BHDS", shape[0], shape[1], shape[3], shape[2])
-    return Heads(value, "BHSD", *shape)
+    batch, heads, seq, dim = shape
+    return Heads(value, "BHSD", batch, heads, seq, dim)
 
 
 def _through_view(match: Match, term: Term, name: str, transposed: bool, past: bool) -> Heads | None:

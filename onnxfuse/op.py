@@ -22,9 +22,9 @@ DOMAIN = "ai.onnxfuse"
 VERSION = 1
 Attribute = int | float | str
 Shape = tuple[Dim, ...]
-ONNX_TYPES = {"float": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16,
+ONNX_TYPES: dict[str, int] = {"float": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16,
               "double": onnx.TensorProto.DOUBLE, "int64": onnx.TensorProto.INT64, "int32": onnx.TensorProto.INT32, "bool": onnx.TensorProto.BOOL}  # fmt: skip
-TYPE_NAMES = {number: name for name, number in ONNX_TYPES.items()}
+TYPE_NAMES: dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
 
 
 @dataclass(frozen=True)

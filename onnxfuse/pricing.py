@@ -9,6 +9,7 @@ from math import prod
 from onnxfuse.candidate import Candidate
 from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
+from onnxfuse.cost.work import Kind
 from onnxfuse.cost.types import BITS
 from onnxfuse.errors import ShapeError
 from onnxfuse.graph import Node, Value, constant_value
@@ -63,8 +64,9 @@ class Pricer:
         """The new node: all the arithmetic of what it replaces, moving only its own inputs and outputs."""
         operands = [o for o in candidate.call.operands if o is not None]
         read, written = sum(map(self._bytes, operands)), sum(self._bytes(o) for o in candidate.outputs if o is not None)
-        kind = "attention" if candidate.rule.kind == "attention" else None
-        work = fuse(candidate.call.name, before, bytes_read=read, bytes_written=written, operands=len(operands) + len(candidate.outputs), kind=kind)
+        kind: Kind | None = "attention" if candidate.rule.kind == "attention" else None
+        count_of = len(operands) + len(candidate.outputs)
+        work = fuse(candidate.call.name, before, bytes_read=read, bytes_written=written, operands=count_of, kind=kind)
         return replace(work, fused=isinstance(candidate.call.op, Op))
 
     def _bytes(self, value: Value | NewConstant | Made) -> int:

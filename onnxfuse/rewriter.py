@@ -133,7 +133,8 @@ class _Maker:
 def _export(
     op: str, name: str, attributes: Mapping[str, object], inputs: list[gs.Variable], outputs: list[gs.Variable], domain: str
 ) -> onnx.NodeProto:
-    return OnnxExporter.export_node(gs.Node(op, name, dict(attributes), inputs, outputs, domain=domain or None))
+    node: onnx.NodeProto = OnnxExporter.export_node(gs.Node(op, name, dict(attributes), inputs, outputs, domain=domain or None))
+    return node
 
 
 def _describe(node: onnx.NodeProto, candidate: Candidate) -> None:
@@ -184,9 +185,8 @@ def _import(proto: onnx.ModelProto, chosen: Sequence[Candidate], bodies: Bodies)
     for candidate in chosen:
         domain = candidate.call.domain
         version = VERSION if isinstance(candidate.call.op, Op) else CONTRIB_VERSIONS.get(domain, 1)
-        holders = [proto, *([_function(proto, candidate)] if _function(proto, candidate) is not None else [])]
-        for holder in holders:
-            if domain not in ("", "ai.onnx") and all(o.domain != domain for o in holder.opset_import):
+        for holder in (proto, _function(proto, candidate)):
+            if holder is not None and domain not in ("", "ai.onnx") and all(o.domain != domain for o in holder.opset_import):
                 holder.opset_import.add(domain=domain, version=version)
     if bodies.added:
         proto.functions.extend(bodies.added)

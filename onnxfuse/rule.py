@@ -99,7 +99,7 @@ class Match:
     root: Value
     bound: Mapping[str, Any]  # Var and sub-pattern names -> Term, Scalar names -> number or attribute
 
-    def has(self, hole: Var | str) -> bool:
+    def has(self, hole: Var | Scalar | str) -> bool:
         return _name(hole) in self.bound
 
     def term(self, hole: Var | str) -> Term:

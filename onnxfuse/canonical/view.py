@@ -8,7 +8,7 @@ are compositions (Gemm, LayerNormalization, BiasGelu, ...) are taken apart, so t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,8 @@ class View:
         self.terms: dict[Value, Term] = {}
         self.values: dict[Term, list[Value]] = defaultdict(list)
         self._multiples: dict[Term, list[float]] = defaultdict(list)
+        self._exact: dict[Value, int] = {}
+        self._known: dict[Hashable, int] = {}
         for value in graph.values.values():
             if value.producer is None:
                 self._set(value, self._source(value))
@@ -51,6 +53,44 @@ class View:
             self.terms[value] = self._source(value)
             self.values[self.terms[value]].append(value)
         return self.terms[value]
+
+    def twins(self, value: Value) -> list[Value]:
+        """Other values that hold the very same numbers, computed the same way: exporters repeat a mask in each layer.
+
+        An equal term is not enough: terms look through casts, and a cast rounds.
+        """
+        alike = self.values.get(self.terms[value], ()) if value in self.terms else ()
+        return [v for v in alike if v is not value and v.dtype == value.dtype and self._number_of(v) == self._number_of(value)]
+
+    def _number_of(self, value: Value) -> int:
+        """The value number: equal for values made by the same operators from the same sources."""
+        todo = [value]
+        while todo:
+            top = todo[-1]
+            missing = [v for v in self._sources(top) if v not in self._exact]
+            if missing and top not in self._exact:
+                todo += missing
+                continue
+            self._exact.setdefault(top, self._known.setdefault(self._exact_key(top), len(self._known)))
+            todo.pop()
+        return self._exact[value]
+
+    def _sources(self, value: Value) -> list[Value]:
+        if value.elements is not None or value.producer is None or value.producer.graph is not self.graph:
+            return []
+        return [v for v in value.producer.inputs if v is not None]
+
+    def _exact_key(self, value: Value) -> Hashable:
+        if value.elements is not None:
+            return "elements", value.dtype, value.rank, value.elements
+        node, term = value.producer, self.term(value)
+        if value.is_constant and term is not None and (term.op == NUMBER or isinstance(term.tag, _Constant)):
+            return "constant", value.dtype, value.shape, term.id
+        attributes = plain_attributes(node) if node is not None and node.graph is self.graph else None
+        if node is None or attributes is None or node.subgraphs or node.op in UNREPEATABLE:
+            return "value", value
+        sources = tuple(None if v is None else self._exact[v] for v in node.inputs)
+        return node.domain, node.op, node.outputs.index(value), tuple(sorted(attributes.items())), sources
 
     def number(self, value: Value | None) -> float | None:
         """The number a constant scalar holds, whatever its rank; None if it is something else."""
@@ -96,10 +136,10 @@ class View:
         terms = handler(self, node) if handler else None
         if terms is None:
             terms = self._generic(node)
-        for position, value in enumerate(node.outputs):
-            if value is not None and value not in self.terms:
+        for position, output in enumerate(node.outputs):
+            if output is not None and output not in self.terms:
                 term = terms[position] if position < len(terms) else None
-                self._set(value, term if term is not None else self.algebra.leaf(value))
+                self._set(output, term if term is not None else self.algebra.leaf(output))
 
     def _generic(self, node: Node) -> list[Term | None]:
         """An operation the view has nothing to say about, except that equal ones are equal."""
@@ -240,10 +280,11 @@ def axes_of(node: Node, view: View, position: int = 1) -> tuple[int, ...] | None
         return ()
     if isinstance(given, int):
         given = (given,)
-    rank = data.rank if data is not None else None
-    if any(a >= 0 for a in given) and rank is None:
+    if all(a < 0 for a in given):
+        return tuple(sorted(given))
+    if data is None or data.rank is None:
         return None
-    return tuple(sorted(a - rank if a >= 0 else a for a in given))
+    return tuple(sorted(a - data.rank if a >= 0 else a for a in given))
 
 
 def negative_axis(axis: int, value: Value | None) -> int | None:
