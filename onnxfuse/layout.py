@@ -157,8 +157,11 @@ def without_axes(layout: Layout, shape: Sequence[Dim]) -> Layout | None:
     gone = {i for i, size in enumerate(layout.base) if i < offset or (shape[i - offset] == 1 and size != 1)}
     if any(i not in gone and shape[i - offset] != size for i, size in enumerate(layout.base)):
         return None
-    axes = [tuple(replace(p, axis=p.axis - offset) for p in axis if p.axis not in gone) for axis in layout.axes]
-    return _normal(tuple(shape), axes, ())
+    if any(0 < sum(p.axis in gone for p in axis) < len(axis) for axis in layout.axes):  # repeated in between: no view of a smaller one
+        return None
+    axes = [[p for p in axis if p.axis not in gone] for axis in (*layout.axes, layout.fixed)]
+    moved = [tuple(p if p.axis == REPEAT else replace(p, axis=p.axis - offset) for p in axis) for axis in axes]
+    return _normal(tuple(shape), moved[:-1], moved[-1])
 
 
 def _with_axis(layout: Layout, axis: int, pieces: Axis) -> list[Axis]:
