@@ -65,7 +65,8 @@ def _body(function: onnx.FunctionProto, sizes: Sizes, types: Sequence[int | str 
 
 def _count(node: graph.Node) -> Work:
     operands = (*node.inputs, *node.outputs)
-    exponent = graph.constant_value(node.inputs[1], 1) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    power = node.input(1) if node.op == "Pow" else None
+    exponent = graph.constant_value(power, 1) if power is not None else None
     return work(
         node.op,
         [None if value is None else _shape(value) for value in node.inputs],
@@ -74,7 +75,7 @@ def _count(node: graph.Node) -> Work:
         node.attributes,
         domain=node.domain,
         name=node.label,
-        values={} if exponent is None or exponent.dtype.kind not in "fiu" else {1: float(exponent.reshape(-1)[0])},
+        values={} if exponent is None or not exponent.size else {1: float(exponent.reshape(-1)[0])},
     )
 
 

@@ -15,6 +15,7 @@ from onnxfuse.cost.work import Work
 
 THREAD_BYTES = 65536  # with less than this for each, more threads do not pay
 THREAD_FLOPS = 200_000
+ATTENTION_SET_UP = 8  # calls that laying out the work of one attention takes as long as
 UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
 HALF_TYPES = ("float16", "bfloat16")
 PLAIN = {"Pow:2": "Mul", "Pow:3": "Mul", "Pow:0.5": "Sqrt", "Pow:-0.5": "Sqrt", "Pow:1": "Identity"}  # what a fused kernel makes of them
@@ -56,7 +57,8 @@ def cpu_time(work: Work, cpu: Cpu, *, mode: Mode = "extended", threads: int = 0)
 def node_us(work: Work, cpu: Cpu) -> float:
     """What the runtime spends on a call besides its kernel: a custom op asks for each operand through the C interface."""
     if work.fused:
-        return cpu.fused_node_us + cpu.fused_operand_us * work.operands
+        set_up = ATTENTION_SET_UP * cpu.fused_node_us if work.kind == "attention" else 0.0
+        return cpu.fused_node_us + cpu.fused_operand_us * work.operands + set_up
     return cpu.node_us + cpu.operand_us * max(0, work.operands - 2)
 
 

@@ -98,7 +98,9 @@ def test_fused_attention_runs_at_its_part_of_the_product() -> None:
     q = (1, 8, 512, 64)
     ours = work("Attention", [q, q, q], [q], "float", domain="ai.onnxfuse")
     assert ours.fused
-    assert cpu_time(ours, CPU, threads=1).compute_us == pytest.approx(ours.gemm_flops / (0.75 * 90e3))
+    time = cpu_time(ours, CPU, threads=1)
+    assert time.compute_us == pytest.approx(ours.gemm_flops / (0.75 * 90e3))
+    assert time.node_us == pytest.approx(9 * 0.3 + 4 * 0.1)
 
 
 def test_halves_cost_the_runtime_twice_their_bytes() -> None:
