@@ -212,14 +212,16 @@ def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Fou
     if part.op != "ReduceSum" or exponent != -1 or not part.attributes["keepdims"] or len(part.attributes["axes"]) != 1:
         return None
     exp = part.args[0]
-    if exp.op != "Exp" or parts.get(exp, 0.0) < 1 or exp.args[0].op != SUM or exp.args[0].coefficient != 0:
+    if exp.op != "Exp" or parts.get(exp, 0.0) < 1:
         return None
-    axes = part.attributes["axes"]
-    for top, weight in exp.args[0].parts:
-        if top.op == "ReduceMax" and weight == -1 and top.attributes["axes"] == axes and top.attributes["keepdims"]:
-            rest = [(t, c) for t, c in exp.args[0].parts if t is not top]
-            if algebra.sum(0.0, rest) is top.args[0]:
-                return {part: -1.0, exp: 1.0}, algebra.plain("Softmax", (top.args[0],), {"axis": axes[0]})
+    factor, inner = product_of(exp.args[0])
+    if len(inner) != 1 or inner[0][1] != 1 or inner[0][0].op != SUM or inner[0][0].coefficient != 0:
+        return None
+    axes, terms = part.attributes["axes"], [(t, c * factor) for t, c in inner[0][0].parts]
+    for top, weight in terms:
+        is_top = top.op == "ReduceMax" and close(weight, -1.0, 1e-6) and top.attributes["axes"] == axes and top.attributes["keepdims"]
+        if is_top and algebra.sum(0.0, [(t, c) for t, c in terms if t is not top]) is top.args[0]:
+            return {part: -1.0, exp: 1.0}, algebra.plain("Softmax", (top.args[0],), {"axis": axes[0]})
     return None
 
 

@@ -8,7 +8,7 @@ from onnxfuse.canonical.view import View, handles, is_float, negative_axis
 from onnxfuse.graph import Node, Value
 from onnxfuse.layout import cut, expand, reshape, transpose
 from onnxfuse.symbolic import Dim
-from onnxfuse.term import Term
+from onnxfuse.term import Term, product_of
 
 Terms = list[Term | None] | None
 END = 2**31 - 1  # exporters write "to the end" as a number at least this large
@@ -19,7 +19,23 @@ def _reshape(view: View, node: Node) -> Terms:
     target = node.outputs[0].shape if node.outputs[0] is not None else None
     if target is None:
         return None
-    return view.view(view.layout(node.inputs[0]), lambda layout: reshape(layout, target))
+    kept = _put_back(view, node.inputs[0], target)
+    return [kept] if kept is not None else view.view(view.layout(node.inputs[0]), lambda layout: reshape(layout, target))
+
+
+def _put_back(view: View, reduced: Value | None, target: tuple[Dim, ...]) -> Term | None:
+    """A reduction whose axes are put back with size 1 as the same reduction that keeps them."""
+    term = view.term(reduced)
+    factor, parts = product_of(term) if term is not None else (1.0, ())
+    if reduced is None or reduced.shape is None or len(parts) != 1 or parts[0][1] != 1 or parts[0][0].attributes.get("keepdims", True):
+        return None
+    inner = parts[0][0]
+    back = list(reduced.shape)
+    for axis in sorted(len(target) + a for a in inner.attributes["axes"]):
+        back.insert(axis, 1)
+    if tuple(back) != target:
+        return None
+    return view.algebra.scale(view.algebra.operation(inner.op, inner.args, {**inner.attributes, "keepdims": True}), factor)
 
 
 @handles("Transpose")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import onnx_graphsurgeon as gs
 from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.identities import Canonical
 from onnxfuse.layout import Layout, compose, identity, without_axes
-from onnxfuse.symbolic import Dim
+from onnxfuse.symbolic import Dim, broadcast
 from onnxfuse.term import NUMBER, SUM, Term, product_of
 
 T = onnx.TensorProto
@@ -39,6 +39,7 @@ class View:
         self._multiples: dict[Term, list[float]] = defaultdict(list)
         self._exact: dict[Value, int] = {}
         self._known: dict[Hashable, int] = {}
+        self._filled: dict[Value, Term] = {}  # constants that count by their shape too, while a node is looked at
         for value in graph.values.values():
             if value.producer is None:
                 self._set(value, self._source(value))
@@ -49,6 +50,8 @@ class View:
         """What `value` is; None for an absent optional input."""
         if value is None:
             return None
+        if value in self._filled:
+            return self._filled[value]
         if value not in self.terms:  # of an outer scope
             self.terms[value] = self._source(value)
             self.values[self.terms[value]].append(value)
@@ -121,7 +124,8 @@ class View:
             number = float(array.reshape(()))
             if not np.isnan(number):
                 return self.algebra.number(number)
-        return self.algebra.leaf(_Constant(value.name, (value.dtype in FLOATS, array.shape, array.astype(np.float64).tobytes())))
+        kind = "f" if value.dtype in FLOATS else array.dtype.kind
+        return self.algebra.leaf(_Constant(value.name, (kind, array.shape, array.astype(np.float64).tobytes())))
 
     def _visit(self, node: Node) -> None:
         outputs = [o for o in node.outputs if o is not None]
@@ -132,14 +136,42 @@ class View:
         for value in outputs:
             if value.elements is not None and len(value.elements) == 1 and isinstance(value.elements[0], int):
                 self._set(value, self.algebra.number(float(value.elements[0])))
-        handler = HANDLERS.get((node.domain, node.op))
-        terms = handler(self, node) if handler else None
-        if terms is None:
-            terms = self._generic(node)
+        terms = self._meaning(node)
+        if any(t is None or t.op != NUMBER for t in terms) and (filled := self._shaping(node)):
+            self._filled = {v: self._as_filled(v) for v in filled}
+            terms = self._meaning(node)
+            self._filled = {}
         for position, output in enumerate(node.outputs):
             if output is not None and output not in self.terms:
                 term = terms[position] if position < len(terms) else None
                 self._set(output, term if term is not None else self.algebra.leaf(output))
+
+    def _meaning(self, node: Node) -> Sequence[Term | None]:
+        """A term per output, None where it is itself and nothing more."""
+        if any(isinstance(a, gs.Node.AttributeRef) for a in node.attributes.values()):
+            return [None] * len(node.outputs)  # what the node does is up to the caller of the function it is in
+        handler = HANDLERS.get((node.domain, node.op))
+        terms = handler(self, node) if handler else None
+        return self._generic(node) if terms is None else terms
+
+    def _shaping(self, node: Node) -> list[Value]:
+        """Constants of many equal elements whose shape matters here: a number alone does not say what the node gives.
+
+        To pointwise operators it matters only where the others are broadcast to it.
+        """
+        numbers = [v for v in node.inputs if v is not None and v in self.terms and self.terms[v].op == NUMBER and v.shape != ()]
+        if node.op not in POINTWISE:
+            return [v for v in numbers if v.shape is None or any(d != 1 for d in v.shape)]
+        others = [v.shape for v in node.inputs if v is not None and v not in numbers and v.shape != ()]
+        if any(s is None for s in others):  # of unknown rank, but surely not 0
+            return [v for v in numbers if v.shape != (1,)]
+        joint = _broadcast([s for s in others if s is not None])
+        return numbers if node.outputs[0] is not None and node.outputs[0].shape != joint else []
+
+    def _as_filled(self, value: Value) -> Term:
+        if value.shape is None:
+            return self.algebra.leaf(value)
+        return self.algebra.plain("Filled", (self.terms[value],), {"shape": value.shape})
 
     def _generic(self, node: Node) -> list[Term | None]:
         """An operation the view has nothing to say about, except that equal ones are equal."""
@@ -224,6 +256,9 @@ class _Constant:
         return hash(self.content)
 
 
+# operators that go element by element, and so may have a number in place of a tensor of that number
+POINTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Where", "Max", "Min", "Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual",
+             "Greater", "GreaterOrEqual"}  # fmt: skip
 UNREPEATABLE = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 HANDLERS: dict[tuple[str, str], Callable[[View, Node], Sequence[Term | None] | None]] = {}
 Handler = Callable[[View, Node], "Sequence[Term | None] | None"]
@@ -248,6 +283,13 @@ def _defaults(op: str, opset: int) -> Mapping[str, Any]:
         return {}
     given = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.type != onnx.AttributeProto.UNDEFINED}
     return {n: _plain(onnx.helper.get_attribute_value(v)) for n, v in given.items()}
+
+
+def _broadcast(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """The shape that values of these shapes are broadcast to."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    return tuple(reduce(broadcast, dims) for dims in zip(*padded, strict=True))
 
 
 def _plain(value: Any) -> Any:
