@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from onnxfuse.errors import ShapeError, UsageError
 
 
@@ -51,9 +53,14 @@ class AttentionShape:
         """Elements of one value vector."""
         return self.value_dim or self.head_dim
 
+    @property
+    def shift(self) -> int:
+        """The key position at which query 0 stands."""
+        return self.keys - self.queries if self.offset is None else self.offset
+
     def visible(self, query: int) -> tuple[int, int]:
         """The keys [first, end) that one query sees."""
-        at = query + (self.keys - self.queries if self.offset is None else self.offset)
+        at = query + self.shift
         first = 0 if self.left is None else min(self.keys, max(0, at - self.left))
         end = min(self.keys, at + 1) if self.causal else self.keys
         if self.right is not None:
@@ -168,9 +175,11 @@ def seen_keys(shape: AttentionShape) -> int:
 
 def visible_pairs(shape: AttentionShape) -> int:
     """Pairs of query and key that are not masked, in one head."""
-    if not shape.causal and shape.left is None and shape.right is None:
-        return shape.queries * shape.keys
-    return sum(end - first for first, end in map(shape.visible, range(shape.queries)))
+    at = np.arange(shape.queries, dtype=np.int64) + shape.shift
+    first = np.clip(at - shape.left, 0, shape.keys) if shape.left is not None else np.zeros_like(at)
+    ahead = min(0 if shape.causal else shape.keys, shape.keys if shape.right is None else shape.right)
+    end = np.minimum(at + ahead + 1, shape.keys) if shape.causal or shape.right is not None else np.full_like(at, shape.keys)
+    return int(np.maximum(end - first, 0).sum())
 
 
 def attention_flops(shape: AttentionShape) -> int:
