@@ -74,7 +74,9 @@ def compare(got: Any, want: Any, *, rtol: float, atol: float) -> Difference | No
     return difference(got, want, Budget(rtol, atol))
 
 
-def difference(got: Any, want: Any, budget: Budget | Mapping[str, Budget], extra: float = 0.0, other: Any = None) -> Difference | None:
+def difference(
+    got: Any, want: Any, budget: Budget | Mapping[str, Budget], extra: float | Array = 0.0, other: Any = None
+) -> Difference | None:
     """`compare` with a budget, or one by the name of the type.
 
     extra: added to what is allowed. other: a second array to agree with; each element must be near either.
@@ -155,7 +157,7 @@ def _exact(got: Array, want: Array) -> Difference | None:
     return Difference(reason, index=index, got=float(got[index]), want=float(want[index]))
 
 
-def _floats(got: Array, want: Array, budget: Budget, extra: float, other: Any) -> Difference | None:
+def _floats(got: Array, want: Array, budget: Budget, extra: float | Array, other: Any) -> Difference | None:
     a, b = _wide(got), _wide(want)
     allowed = _allowed(b, budget, extra)
     wrong = _wrong(a, b, allowed)
@@ -176,7 +178,7 @@ def _floats(got: Array, want: Array, budget: Budget, extra: float, other: Any) -
     return Difference(reason, index=index, got=float(a[index]), want=float(b[index]), allowed=float(allowed[index]))
 
 
-def _allowed(want: Array, budget: Budget, extra: float) -> Array:
+def _allowed(want: Array, budget: Budget, extra: float | Array) -> Array:
     with np.errstate(invalid="ignore"):
         return np.asarray(extra + budget.atol + budget.rtol * np.maximum(np.abs(want), scale_of(want)))
 

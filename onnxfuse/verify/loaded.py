@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from onnxfuse import graph
-from onnxfuse import runtime
+from onnxfuse import graph, runtime
 from onnxfuse.verify.isolated import Job
 from onnxfuse.verify.runs import Runner
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from onnxfuse.inputs import Feed, Maker
 from onnxfuse.inputs import sizes as size
 from onnxfuse.inputs.sizes import Refusal, Sizes
 from onnxfuse.inputs.values import Regime
-from onnxfuse.verify.compare import REWRITE_BUDGETS, Difference, difference, finite_share, is_float, largest_error, located
+from onnxfuse.verify.compare import REWRITE_BUDGETS, Difference, difference, finite_share, located
+from onnxfuse.verify.rounding import constant_noise, noise, off_by_rounding
 from onnxfuse.verify.runs import Runner, described, joined
 from onnxfuse.verify.widen import has_cast_constants, has_narrow, is_narrow, widen, widen_feed
 
 LARGEST_FEED = 2**22  # elements
-NOISE = 4  # times the change that a last-bit change of the inputs makes is put down to rounding
 USUAL = Regime("usual values")
 REGIMES = (  # with which sizes: see `_plan`
     ("plain", USUAL),
@@ -51,7 +52,8 @@ class _Sides:
     kernel: Runner | None
     body: Runner | None  # `after` by its function bodies
     meaning: Runner | None  # the bodies in float32, for half types
-    rounded: Runner | None = None  # `truth` with constants rounded as in the half type, if it has such
+    rounded: Runner | None  # `truth` with constants rounded as in the half type, if it has such
+    off: Callable[[], list[tuple[Runner, Runner]]]  # `truth` with each constant as low and as high as it may have been
 
     @property
     def asked(self) -> Runner:
@@ -123,18 +125,23 @@ def _open(
     meaning = _try(lambda: runner(widen(after, folder), register=False)) if truth is not None else None
     casts = truth is not None and has_cast_constants(before)
     rounded = _try(lambda: runner(widen(before, folder, round_constants=True))) if casts else None
+
+    @cache
+    def off() -> list[tuple[Runner, Runner]]:
+        return [(runner(low), runner(high)) for low, high in off_by_rounding(before)]
+
     try:
         reference = runner(before)
     except RuntimeMissingError:
         if truth is None or meaning is None:
             raise
-        return _Sides(None, truth, _try(lambda: runner(after)), None, meaning, rounded)
+        return _Sides(None, truth, _try(lambda: runner(after)), None, meaning, rounded, off)
     try:
         kernel = runner(after)
         body = runner(after, register=False) if own else None
     except (ModelError, RuntimeMissingError) as error:
         return Difference(f"the fused node cannot be loaded: {error}")
-    return _Sides(reference, truth, kernel, body, meaning, rounded)
+    return _Sides(reference, truth, kernel, body, meaning, rounded, off)
 
 
 def _try(make: Any) -> Runner | None:
@@ -211,14 +218,12 @@ def _compare_side(runner: Runner, sides: _Sides, feed: Feed, want: list[Any] | N
     result = runner(feed)
     if isinstance(result, Refusal):
         return Difference(f"the fused node fails where the subgraph runs: {result.text}")
-    noise: list[float] | None = None
     for k, (name, got) in enumerate(zip(runner.outputs, result, strict=True)):
         near = want[k] if want is not None else _rounded(truth, k, got)
         other = _rounded(truth, k, got) if truth is not None and is_narrow(got) else None
         found = difference(got, near, REWRITE_BUDGETS, other=other)
         if found is not None and found.allowed is not None and sides.before is not None and want is not None:
-            noise = noise or _noise(sides.before, feed, want)
-            found = difference(got, near, REWRITE_BUDGETS, extra=NOISE * noise[k], other=other)
+            found = difference(got, near, REWRITE_BUDGETS, extra=noise(sides.before, feed, want)[k], other=other)
         if found is not None:
             return located(found, name, "")
     return None
@@ -227,24 +232,27 @@ def _compare_side(runner: Runner, sides: _Sides, feed: Feed, want: list[Any] | N
 def _compare_meaning(sides: _Sides, feed: Feed, truth: list[Any]) -> Difference | None:
     """The bodies in float32 against the subgraph in float32: half types hide the difference between two formulas.
 
-    A constant that is cast to the half type may count as it was or as it is rounded.
+    A constant that is cast to the half type may count as it was or as it is rounded; one that is stored in the half
+    type is off by up to half a step of it, which a formula may put right.
     """
     assert sides.meaning is not None and sides.truth is not None
     result = sides.meaning(feed)
     if isinstance(result, Refusal):
         return Difference(f"the fused node fails where the subgraph runs: {result.text}")
-    found = _compare_wide(sides.meaning.outputs, result, sides.truth, feed, truth)
+    found = _compare_wide(sides, result, sides.truth, feed, truth)
     if found is not None and sides.rounded is not None:
         other = sides.rounded(feed)
-        return found if isinstance(other, Refusal) else _compare_wide(sides.meaning.outputs, result, sides.rounded, feed, other)
+        return found if isinstance(other, Refusal) else _compare_wide(sides, result, sides.rounded, feed, other)
     return found
 
 
-def _compare_wide(names: list[str], result: list[Any], runner: Runner, feed: Feed, want: list[Any]) -> Difference | None:
-    for k, (name, got) in enumerate(zip(names, result, strict=True)):
+def _compare_wide(sides: _Sides, result: list[Any], runner: Runner, feed: Feed, want: list[Any]) -> Difference | None:
+    assert sides.meaning is not None
+    for k, (name, got) in enumerate(zip(sides.meaning.outputs, result, strict=True)):
         found = difference(got, want[k], REWRITE_BUDGETS)
         if found is not None and found.allowed is not None:
-            found = difference(got, want[k], REWRITE_BUDGETS, extra=NOISE * _noise(runner, feed, want)[k])
+            extra = noise(runner, feed, want)[k] + constant_noise(sides.off(), feed, want)[k]
+            found = difference(got, want[k], REWRITE_BUDGETS, extra=extra)
         if found is not None:
             return located(found, name, "")
     return None
@@ -255,22 +263,3 @@ def _rounded(truth: list[Any] | None, k: int, like: Any) -> Any:
     assert truth is not None
     with np.errstate(over="ignore"):
         return truth[k].astype(like.dtype) if is_narrow(like) and isinstance(truth[k], np.ndarray) else truth[k]
-
-
-def _noise(runner: Runner, feed: Feed, want: list[Any]) -> list[float]:
-    """How far each output moves when every float input moves by its last bit: what rounding alone may do."""
-    rng = np.random.default_rng(0)
-    moved = [0.0] * len(want)
-    for _ in range(2):
-        result = runner({name: _nudged(value, rng) for name, value in feed.items()})
-        if not isinstance(result, Refusal):
-            moved = [max(m, largest_error(r, w)) for m, r, w in zip(moved, result, want, strict=True)]
-    return moved
-
-
-def _nudged(value: Any, rng: np.random.Generator) -> Any:
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or not is_float(value.dtype):
-        return value
-    towards = np.where(rng.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
-    kept = ~np.isfinite(value) | (np.abs(value) >= np.finfo(value.dtype).max / 2)
-    return np.where(kept, value, np.nextafter(value, towards))

@@ -19,6 +19,11 @@ def has_narrow(model: onnx.ModelProto) -> bool:
     return any(v.type.tensor_type.elem_type in NARROW for v in (*model.graph.input, *model.graph.output))
 
 
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its local functions inlined; itself if it has none."""
+    return inliner.inline_local_functions(model) if model.functions else model
+
+
 def widen(model: onnx.ModelProto, folder: Path | None = None, *, round_constants: bool = False) -> onnx.ModelProto:
     """Return the model in float32, its functions inlined. Casts to a half type no longer round.
 
@@ -26,8 +31,8 @@ def widen(model: onnx.ModelProto, folder: Path | None = None, *, round_constants
     External data of half tensors is read from `folder`.
     """
     wide = onnx.ModelProto()
-    wide.CopyFrom(inliner.inline_local_functions(model) if model.functions else model)
-    rounded = _cast_constants(wide) if round_constants else {}
+    wide.CopyFrom(inlined(model))
+    rounded = cast_constants(wide) if round_constants else {}
     _widen_graph(wide.graph, folder)
     if rounded:
         nodes = [part for node in wide.graph.node for part in _split_cast(node, rounded)]
@@ -38,7 +43,7 @@ def widen(model: onnx.ModelProto, folder: Path | None = None, *, round_constants
 
 def has_cast_constants(model: onnx.ModelProto) -> bool:
     """Whether `round_constants` makes a difference."""
-    return bool(_cast_constants(inliner.inline_local_functions(model) if model.functions else model))
+    return bool(cast_constants(inlined(model)))
 
 
 def widen_feed(feed: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +56,7 @@ def is_narrow(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
-def _cast_constants(model: onnx.ModelProto) -> dict[str, int]:
+def cast_constants(model: onnx.ModelProto) -> dict[str, int]:
     """Values of the main graph that are constants cast to a half type, and that type."""
     inferred = shape_inference.infer_shapes(model)
     types = {v.name: v.type.tensor_type.elem_type for v in (*inferred.graph.value_info, *inferred.graph.output)}
