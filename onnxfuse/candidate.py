@@ -99,9 +99,9 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         named = [n for n in region if n.op != "Constant"]
         blank = replace(blank, ops=tuple(n.op for n in named), nodes=tuple(n.label for n in named))
         _check_rounding(region, root)
-        removed = _removed(region, outputs)
+        removed = _removed(region, outputs, inputs)
         _check_kept(region, removed, outputs, root)
-        outputs = _needed(outputs, removed)
+        outputs = _needed(outputs, removed, inputs)
         _check_cycle(outputs, inputs)
     except Decline as reason:
         return replace(blank, reason=str(reason))
@@ -206,34 +206,34 @@ def _check_rounding(region: Sequence[Node], root: Value) -> None:
             raise Decline(f"'{node.label}' rounds to {TYPE_NAMES.get(target.dtype, 'another type')} in the middle; that must be kept")
 
 
-def _removed(region: Sequence[Node], outputs: Sequence[Value | None]) -> frozenset[Node]:
+def _removed(region: Sequence[Node], outputs: Sequence[Value | None], inputs: set[Value]) -> frozenset[Node]:
     """The nodes of a region that nobody outside it reads, once the op gives `outputs`."""
     removed: set[Node] = set()
     given = {o for o in outputs if o is not None}
     for node in reversed(region):
         made = [o for o in node.outputs if o is not None and o not in given]
-        if all(_is_free(o, removed, given) for o in made):
+        if all(_is_free(o, removed, given, inputs) for o in made):
             removed.add(node)
     return frozenset(removed)
 
 
-def _is_free(value: Value, removed: set[Node], given: set[Value], depth: int = 12) -> bool:
+def _is_free(value: Value, removed: set[Node], given: set[Value], inputs: set[Value], depth: int = 12) -> bool:
     """Whether nobody will read `value`: only nodes that vanish, or that only serve such nodes (a Shape for a Reshape)."""
-    if value.is_output or value.captured:
+    if value.is_output or value.captured or value in inputs:
         return False
-    return all(u in removed or (depth > 0 and _only_serves(u, removed, given, depth - 1)) for u in value.users)
+    return all(u in removed or (depth > 0 and _only_serves(u, removed, given, inputs, depth - 1)) for u in value.users)
 
 
-def _only_serves(node: Node, removed: set[Node], given: set[Value], depth: int) -> bool:
+def _only_serves(node: Node, removed: set[Node], given: set[Value], inputs: set[Value], depth: int) -> bool:
     outputs = [o for o in node.outputs if o is not None]
-    return all(o not in given and o.users and _is_free(o, removed, given, depth) for o in outputs)
+    return all(o not in given and o.users and _is_free(o, removed, given, inputs, depth) for o in outputs)
 
 
-def _needed(outputs: tuple[Value | None, ...], removed: frozenset[Node]) -> tuple[Value | None, ...]:
+def _needed(outputs: tuple[Value | None, ...], removed: frozenset[Node], inputs: set[Value]) -> tuple[Value | None, ...]:
     """The outputs without those further ones that only vanishing nodes read."""
     root, *further = outputs
     given = {o for o in outputs if o is not None}
-    kept = [root, *(None if o is None or _is_free(o, set(removed), given) else o for o in further)]
+    kept = [root, *(None if o is None or _is_free(o, set(removed), given, inputs) else o for o in further)]
     while kept[-1] is None:
         kept.pop()
     return tuple(kept)
