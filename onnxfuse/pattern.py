@@ -18,7 +18,7 @@ import onnx
 
 from onnxfuse.errors import RuleError
 from onnxfuse.identities import Canonical
-from onnxfuse.term import Term
+from onnxfuse.term import NUMBER, Term
 
 NAMED = "#named"
 MAX_ALTERNATIVES = 256
@@ -219,9 +219,9 @@ def _lower(pattern: Pattern, algebra: Canonical) -> Term:
 def _arithmetic(name: str, args: list[Term], algebra: Canonical) -> Term:
     one = algebra.number(1.0)
     if name == "Pow":
-        if args[1].op != "#number":
-            raise RuleError("a pattern's exponent must be a number. Write x ** 2, or op.Pow for a Var exponent")
-        return algebra.power(args[0], args[1].coefficient)
+        if isinstance(args[1].tag, Scalar):
+            raise RuleError(f"a pattern's exponent must be a number or a Var; it is Scalar('{args[1].tag.name}'). Write a rule per number")
+        return algebra.power(args[0], args[1].coefficient) if args[1].op == NUMBER else algebra.operation("Pow", args)
     table: Mapping[str, Callable[[], Term]] = {
         "Add": lambda: algebra.add(*args),
         "Sub": lambda: algebra.subtract(*args),
