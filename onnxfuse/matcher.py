@@ -16,7 +16,7 @@ from typing import Any
 from onnxfuse.canonical import View
 from onnxfuse.pattern import NAMED, Scalar, Var
 from onnxfuse.rule import Rule
-from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, VARIABLE, Term, close, product_of, show
+from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, TOLERANCE, VARIABLE, Term, close, product_of, show
 
 Bound = Mapping[str, Any]
 Parts = dict[Term, float]
@@ -232,7 +232,7 @@ class Matcher:
     def _sum_holes(self, holes: Sequence[tuple[Var | Scalar, float]], offset: float, constant: float, left: Parts, bound: Bound) -> Iterator[Bound]:
         open_holes: list[tuple[Var, float]] = []
         open_scalars: list[tuple[Scalar, float]] = []
-        missing = offset - constant
+        wanted = constant  # what the offset must be, of all that is known
         for hole, weight in holes:
             if hole.name not in bound:
                 if isinstance(hole, Scalar):
@@ -242,26 +242,30 @@ class Matcher:
                 continue
             known = bound[hole.name]
             if isinstance(hole, Scalar):
-                missing -= weight * known
+                wanted += weight * known
                 continue
-            extra, parts = _sum_parts(known)
-            missing -= weight * extra
-            taken = _take(left, {t: c * weight for t, c in parts.items()}, weights=True)
+            factor, atoms = product_of(known)
+            taken = _take(left, {self.view.algebra.product(1.0, atoms): factor * weight}, weights=True)
+            if taken is None:  # not one addend: those that it is the sum of
+                extra, parts = _sum_parts(known)
+                wanted += weight * extra
+                taken = _take(left, {t: c * weight for t, c in parts.items()}, weights=True)
             if taken is None:
                 return
             left = taken
-        yield from self._open_sum_holes(open_holes, open_scalars, missing, close(offset, constant), left, bound)
+        missing = 0.0 if close(offset, wanted, 1e-6 if open_holes or open_scalars else TOLERANCE) else offset - wanted
+        yield from self._open_sum_holes(open_holes, open_scalars, missing, left, bound)
 
     def _open_sum_holes(
-        self, holes: list[tuple[Var, float]], scalars: list[tuple[Scalar, float]], missing: float, exact: bool, left: Parts, bound: Bound
+        self, holes: list[tuple[Var, float]], scalars: list[tuple[Scalar, float]], missing: float, left: Parts, bound: Bound
     ) -> Iterator[Bound]:
         if scalars:
             (scalar, weight), *more = scalars
             if more or not missing:
                 return
-            bound, missing, exact = {**bound, scalar.name: missing / weight}, 0.0, True
+            bound, missing = {**bound, scalar.name: missing / weight}, 0.0
         if not holes:
-            if not left and (missing == 0 or exact):
+            if not left and missing == 0:
                 yield bound
             return
         for shares in _divide(left, len(holes)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, Term
+from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, VARIABLE, Term
 
 Array = np.ndarray[Any, Any]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -18,7 +18,7 @@ def evaluate(term: Term, leaves: Mapping[Any, Any]) -> Array:
     """The value of `term` where its leaves (by tag) have these values."""
     if term.op == NUMBER:
         return np.asarray(term.coefficient, np.float64)
-    if term.op == LEAF:
+    if term.op in (LEAF, VARIABLE):
         return np.asarray(leaves[term.tag], np.float64)
     with np.errstate(all="ignore"):
         if term.op == PRODUCT:
