@@ -48,6 +48,15 @@ def test_every_attention_is_fused_and_the_numbers_stay(source: Path, tmp_path: P
                 np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("source", EXAMPLES[:2], ids=lambda p: p.stem)
+def test_optimising_again_changes_nothing(source: Path, tmp_path: Path) -> None:
+    once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
+    onnxfuse.optimize(source, once, level="all", verify=False)
+    report = onnxfuse.optimize(once, twice, level="all", verify=False).report
+    assert [d.rule for d in report.fused] == []
+    assert twice.read_bytes() == once.read_bytes()
+
+
 def test_session_script_runs(tmp_path: Path) -> None:
     done = run_python(ROOT / "examples" / "run_session.py", EXAMPLES[0], tmp_path / "out.onnx")
     assert done.returncode == 0, done.stderr
