@@ -279,10 +279,20 @@ class Call:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[Any, ...] = (None,)  # what the 2nd, 3rd, ... output gives: a sub-pattern's name, a Value, or None; the first is the root
     op: Any = None  # the `onnxfuse.op.Op`, for ops of ours
+    then: tuple[Any, ...] = ()  # `rule.Made`s that in turn make the root of the first output, each taking it as its first operand
+
+    @property
+    def label(self) -> str:
+        """The op as people write it: `com.microsoft.Gelu`; ours and standard ones by their name alone."""
+        return self.name if self.domain in ("", "ai.onnx") or self.op is not None else f"{self.domain}.{self.name}"
 
     def giving(self, *outputs: Any) -> Call:
         """The call with what its further outputs stand for: sub-pattern names, Values, or None."""
         return replace(self, outputs=(None, *outputs))
+
+    def followed_by(self, *steps: Any) -> Call:
+        """The call with standard operators (`rule.Made`, less their first operand) between its first output and the root."""
+        return replace(self, then=steps)
 
 
 class _Domain:
