@@ -36,8 +36,14 @@ class Rewrite:
     candidate: Candidate
     node: onnx.NodeProto
     helpers: tuple[onnx.NodeProto, ...]  # operators in front of it, see `rule.Made`; shared ones are in each rewrite
-    constants: tuple[onnx.TensorProto, ...]
+    constants: tuple[onnx.TensorProto, ...]  # shared ones are in each rewrite
     body: onnx.FunctionProto | None
+    after: tuple[onnx.NodeProto, ...] = ()  # operators behind it, see `Call.then`
+
+    @property
+    def nodes(self) -> tuple[onnx.NodeProto, ...]:
+        """All that it puts in, in order."""
+        return (*self.helpers, self.node, *self.after)
 
 
 @dataclass
@@ -91,43 +97,66 @@ def _scope(proto: onnx.ModelProto, graph: Graph) -> Scope:
 
 
 class _Maker:
-    """Makes the protos of the candidates of one graph; helper operators that are equal are made once."""
+    """Makes the protos of the candidates of one graph; helper operators and constants that are equal are made once."""
 
     def __init__(self, names: Names, bodies: Bodies) -> None:
         self.names, self.bodies = names, bodies
-        self.known: dict[Made, tuple[onnx.NodeProto, ...]] = {}
+        self.nodes: dict[Made, onnx.NodeProto] = {}
+        self.constants: dict[NewConstant, onnx.TensorProto] = {}
 
     def make(self, candidate: Candidate) -> Rewrite:
         call = candidate.call
-        constants: list[onnx.TensorProto] = []
-        helpers: list[onnx.NodeProto] = []
-        inputs = [gs.Variable(self._operand(o, constants, helpers)) for o in call.operands]
-        outputs = [gs.Variable(o.name if o is not None else "") for o in candidate.outputs]
+        needs = _Needs()
+        inputs = [gs.Variable(self._operand(o, needs)) for o in call.operands]
+        results = [o.name if o is not None else "" for o in candidate.outputs]
+        name = self.names.fresh(f"{call.name}_0")
+        results[0], after = self._after(call.then, name, results[0], needs)
         attributes = {k: v for k, v in call.attributes.items() if v is not None}
-        node = _export(call.name, self.names.fresh(f"{call.name}_0"), attributes, inputs, outputs, call.domain)
+        node = _export(call.name, name, attributes, inputs, [gs.Variable(r) for r in results], call.domain)
         body = self.bodies.of(candidate) if isinstance(call.op, Op) else None
         if body is not None and body.overload:
             node.overload = body.overload
-        _describe(node, candidate)
-        return Rewrite(candidate, node, tuple(helpers), tuple(constants), body)
+        for made in (node, *after):
+            _describe(made, candidate)
+        return Rewrite(candidate, node, tuple(needs.nodes.values()), tuple(needs.constants.values()), body, after)
 
-    def _operand(self, operand: Operand, constants: list[onnx.TensorProto], helpers: list[onnx.NodeProto]) -> str:
-        """The operand's name; what has to be made for it is added to the lists."""
+    def _operand(self, operand: Operand, needs: _Needs) -> str:
+        """The operand's name; what has to be made for it is added to the needs."""
         if operand is None:
             return ""
-        if isinstance(operand, NewConstant):
-            constants.append(numpy_helper.from_array(operand.array, self.names.fresh(operand.name)))
-            return str(constants[-1].name)
         if isinstance(operand, Value):
             return operand.name
-        if operand not in self.known:
-            before: list[onnx.NodeProto] = []
-            inputs = [gs.Variable(self._operand(o, constants, before)) for o in operand.operands]
+        if isinstance(operand, NewConstant):
+            if operand not in self.constants:
+                self.constants[operand] = numpy_helper.from_array(operand.array, self.names.fresh(operand.name))
+            name = str(self.constants[operand].name)
+            needs.constants[name] = self.constants[operand]
+            return name
+        inputs = [gs.Variable(self._operand(o, needs)) for o in operand.operands]
+        if operand not in self.nodes:
             name = self.names.fresh(f"{operand.op}_0")
             output = gs.Variable(self.names.fresh(f"{name}_output"))
-            self.known[operand] = (*before, _export(operand.op, name, dict(operand.attributes), inputs, [output], ""))
-        helpers += [n for n in self.known[operand] if n not in helpers]
-        return str(self.known[operand][-1].output[0])
+            self.nodes[operand] = _export(operand.op, name, dict(operand.attributes), inputs, [output], "")
+        result = str(self.nodes[operand].output[0])
+        needs.nodes[result] = self.nodes[operand]
+        return result
+
+    def _after(self, steps: Sequence[Made], name: str, root: str, needs: _Needs) -> tuple[str, tuple[onnx.NodeProto, ...]]:
+        """What the op's first output is called, and the operators that make the root from it."""
+        values = [*(self.names.fresh(f"{name}_output") for _ in steps), root]
+        made = []
+        for step, source, result in zip(steps, values, values[1:], strict=False):
+            inputs = [gs.Variable(n) for n in (source, *(self._operand(o, needs) for o in step.operands))]
+            made.append(_export(step.op, self.names.fresh(f"{step.op}_0"), dict(step.attributes), inputs, [gs.Variable(result)], ""))
+        return values[0], tuple(made)
+
+
+@dataclass
+class _Needs:
+    """What one rewrite needs beside its node: operators in front of it, in order, and constants."""
+
+    nodes: dict[str, onnx.NodeProto] = field(default_factory=dict)  # by what they make
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)  # by name
 
 
 def _export(
@@ -218,12 +247,13 @@ def _drop_default_inputs(graph: onnx.GraphProto) -> None:
 def _edit(scope: Scope, graph: Graph, rewrites: Sequence[Rewrite]) -> None:
     removed = {n.index for r in rewrites for n in r.candidate.removed}
     keyed: list[tuple[int, onnx.NodeProto]] = [(i, n) for i, n in enumerate(scope.node) if i not in removed]
+    placed: set[str] = set()  # names of values that are made: shared helpers and constants come but once
     for rewrite_ in rewrites:
         first = min(o.producer.index for o in rewrite_.candidate.outputs if o is not None and o.producer is not None)
-        for constant in rewrite_.constants:
+        for constant in (c for c in rewrite_.constants if c.name not in placed):
             keyed += _add_constant(scope, constant, first)
-        keyed += [(first, n) for n in rewrite_.helpers if all(n is not k for _, k in keyed)]
-        keyed.append((first, rewrite_.node))
+        keyed += [(first, n) for n in rewrite_.nodes if n.output[0] not in placed]
+        placed |= {c.name for c in rewrite_.constants} | {n.output[0] for n in rewrite_.nodes}
     live = _drop_dead(keyed, graph, scope)
     ordered = [_copy(node) for node in _sorted(live)]
     del scope.node[:]
@@ -342,9 +372,9 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     outputs = [o for o in candidate.outputs if o is not None]
     same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
     before = _small(model, [*same, *(_copy(n.proto) for n in candidate.region)], inputs, outputs, tensors.values(), sizes)
-    taken = {name for n in (*rewrite_.helpers, rewrite_.node) for name in n.input}
+    taken = {name for n in rewrite_.nodes for name in n.input}
     constants = [*(t for n, t in tensors.items() if n in taken), *rewrite_.constants]
-    after = _small(model, [_copy(n) for n in (*rewrite_.helpers, rewrite_.node)], inputs, outputs, constants, sizes)
+    after = _small(model, [_copy(n) for n in rewrite_.nodes], inputs, outputs, constants, sizes)
     if rewrite_.body is not None:
         after.functions.append(rewrite_.body)
         after.ir_version = max(after.ir_version, OVERLOADS_IR)
