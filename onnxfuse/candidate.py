@@ -21,6 +21,7 @@ from onnxfuse.op import ONNX_TYPES, TYPE_NAMES, Op
 from onnxfuse.pattern import Call
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, leaves
 from onnxfuse.symbolic import Dim
+from onnxfuse.target import Target
 
 MIN_OPSET = 11  # bodies of fused ops are spelled from here on
 CHEAP = {"Cast", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Split", "Slice", "Gather", "Concat",
@@ -63,22 +64,23 @@ class Candidate:
         return any(v.producer in self.removed and v not in self.outputs for v in other.inputs)
 
 
-def candidates(view: View, rules: Sequence[Rule]) -> Iterable[Candidate | Decision]:
-    """Everything the rules find in a graph: candidates, and decisions for matches that are declined.
+def candidates(view: View, rules: Sequence[Rule], target: Target = Target()) -> Iterable[Candidate | Decision]:  # noqa: B008  # frozen
+    """Everything the rules find in a graph, as the target writes it: candidates, and decisions for matches that are declined.
 
     A rule that raises is reported as declined, with what it raised; the others go on.
     """
     for hit in find(view, rules):
         for root in view.values[hit.term]:
             if root.producer is not None and root.graph is view.graph and root.producer.op != "Identity":
-                yield from _make_all(hit, view, root)
+                yield from _make_all(hit, view, root, target)
 
 
-def _make_all(hit: Hit, view: View, root: Value) -> Iterator[Candidate | Decision]:
+def _make_all(hit: Hit, view: View, root: Value, target: Target) -> Iterator[Candidate | Decision]:
     assert root.producer is not None
     blank = Decision(hit.rule.name, Verdict.DECLINED, view.graph.name, root.producer.label, root.name)
+    match = Match(view, root, hit.bound)
     try:
-        calls = hit.rule.build(Match(view, root, hit.bound))
+        calls = hit.rule.build(match)
     except Decline as reason:
         yield replace(blank, reason=str(reason))
         return
@@ -86,13 +88,20 @@ def _make_all(hit: Hit, view: View, root: Value) -> Iterator[Candidate | Decisio
         yield replace(blank, reason=f"the rule raised {type(error).__name__}: {error}")
         return
     for call in calls:
-        yield _make(hit, view, root, call, replace(blank, target=call.name))
+        marked = replace(blank, target=call.name)
+        try:
+            _check_call(call, root, view.graph.opset)
+            written = target.write(match, call)
+        except Decline as reason:
+            yield replace(marked, reason=str(reason))
+            continue
+        for form in written:
+            yield _make(hit, view, root, form, replace(marked, target=form.label))
 
 
 def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Candidate | Decision:
     try:
         outputs = _outputs(hit, view, root, call)
-        _check_call(call, root, view.graph.opset)
         inputs = set(leaves(call.operands))
         twins = _twins(view, inputs, outputs)
         region = _region([o for o in outputs if o is not None], inputs | twins.keys())
