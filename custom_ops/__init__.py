@@ -1,20 +1,29 @@
 """The fused ops, one folder each: `op.py` says what it is, `op.cc` and the kernels run it, `cases.py` tries it.
 
+`targets.py`, where there is one, says it in operators of others.
 A new op is a new folder: it is found here, by CMake and by the tests without a line anywhere else.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 
 from onnxfuse.case import Case, Refusal
 from onnxfuse.op import Op
+from onnxfuse.target import Forms
 
 
 def all_ops() -> dict[str, Op]:
     """Every op by its name."""
     return {op.name: op for op in map(_op, _folders())}
+
+
+def all_forms() -> dict[str, Forms]:
+    """How ops are written without our library, by op name: `FORMS` in the targets.py of the folders that have one."""
+    folders = [f for f in _folders() if importlib.util.find_spec(f"{__name__}.{f}.targets") is not None]
+    return {_op(folder).name: importlib.import_module(f"{__name__}.{folder}.targets").FORMS for folder in folders}
 
 
 def all_cases() -> list[tuple[Op, Case]]:

@@ -1,0 +1,191 @@
+"""Attention in other operators: MultiHeadAttention of com.microsoft, and the standard Attention of opset 23.
+
+They differ from ours, and from each other, in rows that are masked throughout: MultiHeadAttention gives what adding
+the mask gives (NaN for -inf), the standard one gives 0. ONNX Runtime takes its lowest number for -inf there, so a
+mask that is to be finite is made of -1e30, which takes up any score just as well.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from onnxfuse.custom_ops.attention.body import DEFAULT_SCALE
+from onnxfuse.custom_ops.attention.laid import Laid, laid, steps
+from onnxfuse.glue import cast, choice, expanded, ints, joined, shape_of, size, total, unsqueezed
+from onnxfuse.graph import Value, constant_value
+from onnxfuse.op import ONNX_TYPES
+from onnxfuse.pattern import Call
+from onnxfuse.rule import Decline
+from onnxfuse.symbolic import Dim
+from onnxfuse.target import Attribute, Forms, GivenOperand, Use
+
+LOW = -1e30  # scores vanish beside it
+Operands = tuple[Laid, Laid, Laid]
+
+
+def _contrib(use: Use) -> Call:
+    _check(use)
+    if use.number("softcap"):
+        raise Decline(f"MultiHeadAttention must have no softcap; it is {use.number('softcap'):g}")
+    if use.attribute("zero_masked_rows"):
+        raise Decline("rows that are masked throughout must be NaN for MultiHeadAttention; here they are 0")
+    if use.number("scale") == 0:
+        raise Decline("the scale must not be 0, which MultiHeadAttention takes for the default")
+    q, k, v = _same_heads(use)
+    past = use.get("past_key"), use.get("past_value")
+    if past != (None, None) and k.size != v.size:
+        raise Decline(f"keys and values must have the same size beside a past in MultiHeadAttention; they have {k.size} and {v.size}")
+    by_seq = past != (None, None) or k.size != v.size or _transposes((k, v), "BSE") <= _transposes((k, v), "BHSD")
+    mask = _added(use, q, k, use.number("mask_value"), rank=4)
+    attributes: dict[str, Attribute] = {"num_heads": q.heads, **_scale(use)}
+    if _causal(use, q, k):
+        attributes["unidirectional"] = 1
+    kv = [x.as_bse() if by_seq else x.as_bhsd() for x in (k, v)]
+    call = use.contrib("MultiHeadAttention", q.as_bse(), *kv, None, None, mask, *past, **attributes)
+    return call.giving(use.output("present_key"), use.output("present_value")).followed_by(*steps(use, "BSE", q, v.size))
+
+
+def _same_heads(use: Use) -> Operands:
+    """Queries, keys and values, these repeated where several queries share them."""
+    q, k, v = laid(use, "q"), laid(use, "k"), laid(use, "v")
+    if k.heads != q.heads and use.get("past_key") is not None:
+        raise Decline(f"a past must have as many heads as the queries in MultiHeadAttention; they are {k.heads} and {q.heads}")
+    times = q.heads // k.heads
+    return q, k.repeated(times, use.opset), v.repeated(times, use.opset)
+
+
+def _standard(use: Use) -> Call:
+    _check(use)
+    if not 0 < use.number("scale"):
+        raise Decline(f"the scale must be more than 0 for the standard Attention; it is {use.number('scale'):g}")
+    if use.number("softcap") and (use.get("mask") is not None or use.attribute("causal")):
+        raise Decline("beside a softcap there must be no mask: runtimes differ in which comes first")
+    q, k, v = laid(use, "q"), laid(use, "k"), laid(use, "v")
+    past = use.get("past_key"), use.get("past_value")
+    if past != (None, None) and None in (use.output("present_key"), use.output("present_value")):
+        raise Decline("beside a past both present keys and values must be needed: ONNX Runtime's Attention makes no past without them")
+    mask = _zeroed(use, q, k) if use.attribute("zero_masked_rows") else _finite(use, q, k)
+    attributes: dict[str, Attribute] = _scale(use)
+    if use.number("softcap"):
+        attributes["softcap"] = use.number("softcap")
+    if _causal(use, q, k):
+        attributes["is_causal"] = 1
+    if use.type != "float":
+        attributes["softmax_precision"] = ONNX_TYPES["float"]
+    layout = _layout(use, (q, k, v))
+    if layout == "BSE":
+        attributes |= {"q_num_heads": q.heads, "kv_num_heads": k.heads}
+    qkv = [x.as_bse() if layout == "BSE" else x.as_bhsd() for x in (q, k, v)]
+    call = use.standard("Attention", *qkv, mask, *past, **attributes)
+    return call.giving(use.output("present_key"), use.output("present_value")).followed_by(*steps(use, layout, q, v.size))
+
+
+def _check(use: Use) -> None:
+    """Raise Decline for what neither operator says."""
+    if use.attribute("packed"):
+        raise Decline("q, k and v must be three values, not one")
+    if int(use.attribute("window_left")) >= 0 or int(use.attribute("window_right")) >= 0:
+        raise Decline("there must be no sliding window: the operators of others have none, or another one")
+
+
+def _scale(use: Use) -> dict[str, Attribute]:
+    return {} if use.number("scale") == DEFAULT_SCALE else {"scale": use.number("scale")}
+
+
+def _causal(use: Use, q: Laid, k: Laid) -> bool:
+    """Whether queries see no later key. Raises Decline where the operators align them otherwise, or a mask could hide all that is left."""
+    causal = int(use.attribute("causal"))
+    if not causal:
+        return False
+    if use.get("mask") is not None:
+        raise Decline("beside a causal mask there must be no other: what a row gives that both mask throughout differs")
+    if q.seq != k.seq or (causal == 1 and use.get("past_key") is not None):
+        raise Decline(f"a causal mask must be square for the operators of others; it has {q.seq} queries and {k.seq} keys")
+    return True
+
+
+def _transposes(operands: tuple[Laid, ...], layout: str) -> int:
+    return sum(x.transposes(layout) for x in operands)
+
+
+def _layout(use: Use, operands: Operands) -> str:
+    """ "BSE" or "BHSD", whichever takes fewer transposes, with that of the result. """
+    from_seq = _transposes(operands, "BSE") + (use.attribute("y_layout") == "BHSD")
+    from_heads = _transposes(operands, "BHSD") + (use.attribute("y_layout") != "BHSD")
+    return "BSE" if from_seq <= from_heads else "BHSD"
+
+
+# ---- masks
+
+
+def _zeroed(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
+    """The mask where rows that it masks throughout give 0: only a choice of -inf does so in every runtime."""
+    mask = use.get("mask")
+    if mask is None or mask.dtype != ONNX_TYPES["bool"] or use.number("mask_value") != -math.inf:
+        raise Decline("rows that are masked throughout can only be 0 under a mask of bools that stand for -inf")
+    return _broadcast(use, _with_rank(use, mask, 2), q, k)
+
+
+def _finite(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
+    """The mask where rows that it masks throughout are no 0: of finite numbers, or a constant without such rows."""
+    mask = use.get("mask")
+    if mask is None:
+        return None
+    if mask.dtype == ONNX_TYPES["bool"]:
+        if use.number("mask_value") == -math.inf:
+            raise Decline("rows that are masked throughout must be 0 for the standard Attention; here they are NaN")
+        return _added(use, q, k, LOW if use.number("mask_value") <= LOW else use.number("mask_value"), rank=2)
+    held = constant_value(mask) if isinstance(mask, Value) else None
+    if held is None or bool((np.asarray(held, np.float64).max(-1, initial=-math.inf) <= LOW).any()):
+        raise Decline("an added mask must be a constant that masks no row throughout: the standard Attention gives 0 for such a row")
+    return _added(use, q, k, 0.0, rank=2)
+
+
+def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOperand | None:
+    """The mask as numbers to add, of at least `rank` axes and as many queries and keys as there are. dropped: for a mask of bools."""
+    mask = use.get("mask")
+    if mask is None:
+        return None
+    dtype = use.match.root.dtype
+    if mask.dtype == ONNX_TYPES["bool"]:
+        _check_dropped(use, dropped)
+        mask = choice(mask, dropped, dtype)
+    elif mask.dtype != dtype:
+        if use.type != "float":
+            raise Decline(f"the mask must be of type {use.type}, as the queries are")
+        mask = cast(mask, dtype)
+    return _broadcast(use, _with_rank(use, mask, rank), q, k)
+
+
+def _check_dropped(use: Use, dropped: float) -> None:
+    if dropped > LOW:
+        raise Decline(f"masked scores must be -inf or the lowest number, so that adding is choosing; they are {dropped:g}")
+    with np.errstate(over="ignore"):
+        if math.isfinite(dropped) != bool(np.isfinite(np.array(dropped).astype(tensor_dtype_to_np_dtype(use.match.root.dtype)))):
+            raise Decline(f"masked scores must be numbers of type {use.type}; they are {dropped:g}")
+
+
+def _with_rank(use: Use, mask: GivenOperand, rank: int) -> GivenOperand:
+    missing = rank - len(shape_of(mask))
+    return unsqueezed(mask, range(missing), use.opset) if missing > 0 else mask
+
+
+def _broadcast(use: Use, mask: GivenOperand, q: Laid, k: Laid) -> GivenOperand:
+    """The mask repeated over queries and keys, which no runtime does itself, and over what may be anything."""
+    past = use.get("past_key")
+    keys: Dim = k.seq if past is None else shape_of(past)[2] + k.seq
+    full = (q.batch, q.heads, q.seq, keys)[-len(shape_of(mask)) :]
+    may_be_one = (True, True, False, False)[-len(full) :]
+    fits = [own == all_ or (own == 1 and one) for own, all_, one in zip(shape_of(mask), full, may_be_one, strict=True)]
+    if all(fits):
+        return mask
+    past_and_current = size(k.operand, k.seq_axis) if past is None else total(size(past, 2), size(k.operand, k.seq_axis))
+    wanted = (size(q.operand, 0), ints(q.operand, q.heads), size(q.operand, q.seq_axis), past_and_current)[-len(full) :]
+    to = joined([ints(q.operand, 1) if fit else w for fit, w in zip(fits, wanted, strict=True)])
+    return expanded(mask, to, tuple(own if fit else all_ for own, all_, fit in zip(shape_of(mask), full, fits, strict=True)))
+
+
+FORMS = Forms(contrib=_contrib, standard=_standard)
