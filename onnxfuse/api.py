@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +12,16 @@ import onnx
 from onnxfuse import graph, shapes, store
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
+from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.cost.typical import typical
+from onnxfuse.custom_ops import all_forms
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
 from onnxfuse.fitting import usual
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
+from onnxfuse.op import DOMAIN
 from onnxfuse.pricing import Pricer
 from onnxfuse.report.record import Report
 from onnxfuse.report.text import log_line
@@ -27,6 +29,7 @@ from onnxfuse.rewriter import Rewritten, rewrite
 from onnxfuse.rule import LEVELS, Rule
 from onnxfuse.select import select
 from onnxfuse.symbolic import symbols
+from onnxfuse.target import TARGETS, Target
 from onnxfuse.validate import Validator, verify_whole
 
 Progress = Callable[[str, int, int], None]
@@ -49,6 +52,7 @@ def optimize(
     *,
     device: str = "cpu",
     level: str = "cost",
+    target: str = "onnxfuse",
     shapes: Mapping[str, int] | None = None,
     rules: Sequence[str | Path] = (),
     only: Sequence[str] = (),
@@ -62,29 +66,32 @@ def optimize(
     """Fuse what is worth it and return the new model with a report; write it to `output` if that is given.
 
     device: a name of `onnxfuse devices`, or "auto". level: "none" (a byte-for-byte copy), "elementwise" (pointwise and
-    norms), "cost" (what the cost model finds worth it), "all" (whatever matches). shapes: sizes of symbolic dims that
+    norms), "cost" (what the cost model finds worth it), "all" (whatever matches). target: "onnxfuse" (our ops), "contrib"
+    (those of ONNX Runtime, where it has the kernel), "standard" (ONNX alone). shapes: sizes of symbolic dims that
     decisions are made for. rules: files with further rules. only, disable: rule names. inputs: an .npz to verify with.
     Raises UsageError, ModelError, RuleError, VerificationError, RuntimeMissingError; nothing is written then.
     """
     if level not in LEVELS:
         raise UsageError(f"level '{level}' is unknown. Use one of {', '.join(LEVELS)}")
-    target = _checked_target(source, output)
+    path = None if isinstance(source, onnx.ModelProto) else Path(source)
+    written = None if output is None else Path(output)
+    if written is not None:
+        store.check_target(path, written)
     if level == "none":
         proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
         result = Result(proto, _report(source, proto, proto, device, level, (), {}))
     else:
-        result = _Run(source, device, level, shapes or {}, load_rules(rules, only, disable), progress or _silent).optimize(
+        result = _Run(source, device, level, target, shapes or {}, load_rules(rules, only, disable), progress or _silent).optimize(
             verify=verify, inputs=inputs, libraries=libraries
         )
     for decision in result.report.decisions if log else ():
         assert log is not None
         log(log_line(decision))
-    if target is not None:
-        path = None if isinstance(source, onnx.ModelProto) else Path(source)
+    if written is not None:
         if path is not None and not result.report.fused:
-            store.copy_unchanged(path, target)
+            store.copy_unchanged(path, written)
         else:
-            store.save(result.model, path, target)
+            store.save(result.model, path, written)
     return result
 
 
@@ -93,6 +100,7 @@ def explain(
     *,
     device: str = "cpu",
     level: str = "cost",
+    target: str = "onnxfuse",
     shapes: Mapping[str, int] | None = None,
     rules: Sequence[str | Path] = (),
     only: Sequence[str] = (),
@@ -100,7 +108,7 @@ def explain(
     progress: Progress | None = None,
 ) -> Report:
     """What `optimize` would decide, and the places where a pattern got at least half way; nothing is written or run."""
-    run = _Run(source, device, level, shapes or {}, load_rules(rules, only, disable), progress or _silent)
+    run = _Run(source, device, level, target, shapes or {}, load_rules(rules, only, disable), progress or _silent)
     chosen, decisions = run.decide()
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
@@ -111,22 +119,6 @@ def _silent(phase: str, done: int, total: int) -> None:
     return None
 
 
-def _checked_target(source: Source, output: str | Path | None) -> Path | None:
-    """The path to write to. Raises UsageError when it is the input, or when it cannot be written."""
-    if output is None:
-        return None
-    target = Path(output)
-    if not isinstance(source, onnx.ModelProto) and target.exists() and Path(source).exists() and target.samefile(source):
-        raise UsageError(f"{target}: the output must not be the input. Name another file")
-    if target.is_dir():
-        raise UsageError(f"{target}: is a folder. Name the .onnx file to write in it")
-    if not target.absolute().parent.is_dir():
-        raise UsageError(f"{target}: its folder does not exist. Create {target.absolute().parent} first")
-    if not os.access(target.absolute().parent, os.W_OK):
-        raise UsageError(f"{target}: its folder cannot be written to. Choose another, or change its permissions")
-    return target
-
-
 def _fused(decision: Decision, node: str) -> Decision:
     reason = decision.price.reason() if decision.price is not None else ""
     return replace(decision, verdict=Verdict.FUSED, new_node=node, reason=reason)
@@ -135,18 +127,30 @@ def _fused(decision: Decision, node: str) -> Decision:
 class _Run:
     """One model on its way through match, decide, rewrite and verify."""
 
-    def __init__(self, source: Source, device: str, level: str, sizes: Mapping[str, int], rules: Mapping[str, Rule], progress: Progress) -> None:
+    def __init__(
+        self,
+        source: Source,
+        device: str,
+        level: str,
+        target: str,
+        sizes: Mapping[str, int],
+        rules: Mapping[str, Rule],
+        progress: Progress,
+    ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
         self.rules = [r for r in rules.values() if level != "elementwise" or r.kind in ELEMENTWISE]
         self.given, self.sizes = sizes, dict(sizes)
         self.cost = CostModel(device)
+        self.target = _target(target, self.cost)
         with self._timed("load"):
             self.model = graph.load(source)
         with self._timed("shapes"):
             shapes.infer(self.model)
         with self._timed("match"):
-            self.views = [View(g) for g in self.model.graphs()]
+            # what our own operators mean stays as it is: a body fused into the operator itself would call itself
+            own = {body for f in self.model.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
+            self.views = [View(g) for g in self.model.graphs() if g not in own]
             self.found, self.declined = self._find()
 
     def _timed(self, phase: str) -> _Timer:
@@ -158,7 +162,7 @@ class _Run:
         for done, view in enumerate(self.views):
             self.progress("match", done, len(self.views))
             pricer = Pricer(self.cost, self._sizes(view.graph))
-            for item in candidates(view, self.rules):
+            for item in candidates(view, self.rules, self.target):
                 if isinstance(item, Decision):
                     declined.append(item)
                 elif replaces_enough(item):
@@ -200,8 +204,13 @@ class _Run:
         if validator is None:
             return Result(result.proto, replace(report, not_verified=("verification was switched off",)))
         with self._timed("verify"):
-            checked = verify_whole(self.model, result.proto, inputs=inputs, sizes=self.given, libraries=libraries, fused=bool(done), progress=self.progress)
-        return Result(result.proto, replace(report, verified=(*validator.summary(), *checked.ran), not_verified=checked.left_out, seconds=dict(self.seconds)))
+            checked = verify_whole(
+                self.model, result.proto, inputs=inputs, sizes=self.given, libraries=libraries, fused=bool(done), progress=self.progress
+            )
+        return Result(
+            result.proto,
+            replace(report, verified=(*validator.summary(), *checked.ran), not_verified=checked.left_out, seconds=dict(self.seconds)),
+        )
 
     def _validate(self, result: Rewritten, validator: Validator | None) -> dict[tuple[str, str], Decision]:
         if validator is None:
@@ -220,7 +229,14 @@ class _Run:
 
     def report(self, after: onnx.ModelProto, decisions: Sequence[Decision]) -> Report:
         report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
-        return replace(report, seconds=dict(self.seconds))
+        return replace(report, seconds=dict(self.seconds), target=self.target.name)
+
+
+def _target(name: str, cost: CostModel) -> Target:
+    """What to write fused ops in. Raises UsageError."""
+    if name not in TARGETS:
+        raise UsageError(f"target '{name}' is unknown. Use one of {', '.join(TARGETS)}")
+    return Target(name, "cpu" if isinstance(cost.device, Cpu) else "cuda", all_forms())
 
 
 def _unsettled(declined: Sequence[Decision], chosen: Sequence[Candidate], views: Sequence[View]) -> Iterator[Decision]:
@@ -251,7 +267,13 @@ def _worth_telling(ended: Sequence[Decision], chosen: Sequence[Candidate]) -> It
 
 
 def _report(
-    source: Source, before: onnx.ModelProto, after: onnx.ModelProto, device: str, level: str, decisions: Sequence[Decision], sizes: Mapping[str, int]
+    source: Source,
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    device: str,
+    level: str,
+    decisions: Sequence[Decision],
+    sizes: Mapping[str, int],
 ) -> Report:
     name = "model in memory" if isinstance(source, onnx.ModelProto) else str(source)
     return Report(name, device, level, tuple(decisions), _count(before.graph), _count(after.graph), dict(sizes))

@@ -27,6 +27,12 @@ Device = Annotated[str, typer.Option(help="What to decide for: cpu, auto, or a n
 Level = Annotated[
     str, typer.Option(help="none: copy. elementwise: pointwise and norms. cost: what the cost model finds worth it. all: all that matches.")
 ]
+Dialect = Annotated[
+    str,
+    typer.Option(
+        "--target", help="onnxfuse: our operators. contrib: ONNX Runtime's own, where it has a kernel. standard: those of ONNX alone."
+    ),
+]
 Shape = Annotated[list[str], typer.Option(metavar="NAME=SIZE", help="The size of a symbolic dim, as batch=8. May be repeated.")]
 Rules = Annotated[list[Path], typer.Option(metavar="FILE", help="A Python file with further rules. May be repeated.")]
 Only = Annotated[list[str], typer.Option(metavar="RULE", help="Use this rule and no other. May be repeated.")]
@@ -62,6 +68,7 @@ def optimize(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the optimised model.", show_default=False)],
     device: Device = "cpu",
     level: Level = "cost",
+    dialect: Dialect = "onnxfuse",
     shape: Shape = [],  # noqa: B006  # typer reads the default, nobody changes it
     rules: Rules = [],  # noqa: B006
     only: Only = [],  # noqa: B006
@@ -77,7 +84,7 @@ def optimize(
         from onnxfuse.commands import optimize
         from onnxfuse.commands.options import names, sizes
 
-        selection = optimize.Selection(device, level, sizes(shape), rules, names(only), names(disable))
+        selection = optimize.Selection(device, level, dialect, sizes(shape), rules, names(only), names(disable))
         optimize.run(source, target, selection, verify=verify, inputs=inputs, libraries=library, report=report, verbose=verbose)
 
 
@@ -105,6 +112,7 @@ def explain(
     rule: Annotated[str | None, typer.Option(metavar="RULE", help="Only what this rule found.")] = None,
     device: Device = "cpu",
     level: Level = "cost",
+    dialect: Dialect = "onnxfuse",
     shape: Shape = [],  # noqa: B006
     rules: Rules = [],  # noqa: B006
     only: Only = [],  # noqa: B006
@@ -117,7 +125,7 @@ def explain(
         from onnxfuse.commands import explain, optimize
         from onnxfuse.commands.options import names, sizes
 
-        selection = optimize.Selection(device, level, sizes(shape), rules, names(only), names(disable))
+        selection = optimize.Selection(device, level, dialect, sizes(shape), rules, names(only), names(disable))
         explain.run(source, selection, node=node, rule=rule, report=report)
 
 

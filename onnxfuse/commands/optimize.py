@@ -17,10 +17,11 @@ from onnxfuse.report.text import show_bytes
 
 @dataclass(frozen=True)
 class Selection:
-    """What to fuse: device, level, sizes of symbolic dims, further rule files, rules to use alone or to leave out."""
+    """What to fuse: device, level, what to write it in, sizes of symbolic dims, further rule files, rules to use alone or to leave out."""
 
     device: str
     level: str
+    target: str
     shapes: dict[str, int]
     rules: Sequence[Path]
     only: Sequence[str]

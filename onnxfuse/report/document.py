@@ -23,6 +23,7 @@ def document(report: Report, *, output: str | None = None) -> dict[str, Any]:
         "output": output,
         "device": report.device,
         "level": report.level,
+        "target": report.target,
         "sizes": dict(report.sizes),
         "nodes_before": report.nodes_before,
         "nodes_after": report.nodes_after,

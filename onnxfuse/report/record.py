@@ -12,7 +12,7 @@ from onnxfuse.decision import Decision, Verdict
 class Report:
     """All that was found and decided. Times in seconds; node counts are of the main graph and its bodies.
 
-    device: what was priced for. sizes: the number each symbolic dim was priced at. verified: one line per check that
+    device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced at. verified: one line per check that
     ran; not_verified: what was not checked, and why. seconds: our own time by phase.
     """
 
@@ -26,6 +26,7 @@ class Report:
     verified: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    target: str = "onnxfuse"
 
     def ended(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions that ended in one of these ways, in graph order."""

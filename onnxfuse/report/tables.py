@@ -83,7 +83,8 @@ def totals(report: Report) -> list[str]:
     """The closing lines: nodes before and after, predicted saving, what was verified and what was not."""
     gone = report.nodes_before - report.nodes_after
     share = f" ({gone / report.nodes_before:.0%} fewer)" if gone and report.nodes_before else ""
-    lines = [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
+    lines = [] if report.target == "onnxfuse" else [f"Target    {report.target}"]
+    lines += [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
         sizes = ", ".join(f"{k}={v}" for k, v in report.sizes.items())
         word = "saving" if _saved_us(report.fused) >= 0 else "loss"
