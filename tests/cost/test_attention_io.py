@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -151,6 +152,6 @@ def test_memory_that_holds_no_row_is_refused() -> None:
         ({"heads": 6, "kv_heads": 4}, "heads must be a multiple of kv_heads, 4; got 6"),
     ],
 )
-def test_impossible_shapes_are_refused(sizes: dict[str, int], says: str) -> None:
+def test_impossible_shapes_are_refused(sizes: dict[str, Any], says: str) -> None:
     with pytest.raises(ShapeError, match=says):
         AttentionShape(**{"queries": 4, "keys": 4, "head_dim": 8, **sizes})

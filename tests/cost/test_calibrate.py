@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_runtime_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(chains.importlib, "import_module", missing)
+    monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(RuntimeMissingError, match="ONNX Runtime must be installed; it is not. Run `pip install onnxruntime`"):
         measure_cpu(seconds=0.1)
 

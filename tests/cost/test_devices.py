@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,9 @@ def test_profile_written_out_is_the_profile(key: str, tmp_path: Path) -> None:
 
 
 def rounded(device: Device) -> Device:
-    floats = {f.name: float(f"{v:.4g}") for f in dataclasses.fields(device) if isinstance(v := getattr(device, f.name), float)}
+    floats: dict[str, Any] = {
+        f.name: float(f"{v:.4g}") for f in dataclasses.fields(device) if isinstance(v := getattr(device, f.name), float)
+    }
     return dataclasses.replace(device, **floats)
 
 
