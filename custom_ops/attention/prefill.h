@@ -6,25 +6,33 @@
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-inline constexpr int kMostChunks = 4;  // chunks of queries to a tile
-inline constexpr int kBlockKeys = 64;
+inline constexpr int kMostChunks = 4;          // chunks of queries to a tile
+inline constexpr int kMostBlockKeys = 128;     // keys to a block
+inline constexpr int64_t kBlockFloats = 8192;  // of keys, and of values, to a block: 32 KB, so that L1 and L2 hold them
+
+// Keys to a block. More make the second product's loop longer, fewer keep the block near.
+ONNXFUSE_INLINE int64_t BlockKeys(int64_t head_size, int64_t value_size) {
+  const int64_t fitting = kBlockFloats / Most(1, Most(head_size, value_size)) / 8 * 8;
+  return Most(16, Least(fitting, kMostBlockKeys));
+}
 
 // One thread's memory for a tile.
 struct Workspace {
   float* queries;  // [chunks][head_size][kChunk]
-  float* keys;     // [kBlockKeys][head_size padded]
-  float* values;   // [kBlockKeys][value_size padded]
-  float* scores;   // [kBlockKeys][kChunk]
+  float* keys;     // [block_keys][head_size padded]
+  float* values;   // [block_keys][value_size padded]
+  float* scores;   // [block_keys][kChunk]
   float* sums;     // [chunks * kChunk][value_size padded]
-  int64_t key_stride, value_stride;
+  int64_t key_stride, value_stride, block_keys;
   Chunk chunks[kMostChunks];
   Running running[kMostChunks];
 };
 
 ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
   const int64_t key_stride = RoundUp(head_size, 16), value_stride = RoundUp(value_size, 16);
-  const int64_t parts[] = {kMostChunks * kChunk * head_size, kBlockKeys * key_stride, kBlockKeys * value_stride,
-                           int64_t{kBlockKeys} * kChunk, kMostChunks * kChunk * value_stride};
+  const int64_t block_keys = BlockKeys(head_size, value_size);
+  const int64_t parts[] = {kMostChunks * kChunk * head_size, block_keys * key_stride, block_keys * value_stride,
+                           block_keys * kChunk, kMostChunks * kChunk * value_stride};
   int64_t floats = 0;
   for (int64_t part : parts) floats += RoundUp(part, 16);
   constexpr int64_t kHead = (sizeof(Workspace) + 63) / 64 * 64;
@@ -38,6 +46,7 @@ ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
   }
   w->key_stride = key_stride;
   w->value_stride = value_stride;
+  w->block_keys = block_keys;
   return w;
 }
 
@@ -65,8 +74,8 @@ class TileRunner {
     }
     const Rows<T> key_rows = KeysOf(a_, tile_.batch, tile_.kv_head);
     const Rows<T> value_rows = ValuesOf(a_, tile_.batch, tile_.kv_head);
-    for (int64_t begin = keys.first; begin <= keys.last; begin += kBlockKeys) {
-      const int64_t end = Least(begin + kBlockKeys, keys.last + 1);
+    for (int64_t begin = keys.first; begin <= keys.last; begin += w_.block_keys) {
+      const int64_t end = Least(begin + w_.block_keys, keys.last + 1);
       Block block{w_.keys, w_.values, w_.key_stride, w_.value_stride};
       ReadRows(key_rows, begin, end, 1, w_.keys, &block.keys, &block.key_stride);
       ReadRows(value_rows, begin, end, kLanes, w_.values, &block.values, &block.value_stride);
@@ -136,6 +145,7 @@ class TileRunner {
     block.values += (first - begin) * block.value_stride;
     Running& running = w_.running[c];
     alignas(64) float most[kChunk];
+    if (a_.mask_column == 1 && !chunk.has_one_mask) PrefetchMask(a_.mask, MaskElement(), chunk, first, count);
     const float* queries = w_.queries + int64_t{c} * kChunk * a_.head_size;
     ForEachVecGroup(chunk.vecs, [&]<int kVecs>(int vec) {
       ScoreBlock<kVecs>(block, count, queries + vec * kLanes, a_.head_size, w_.scores + vec * kLanes,
@@ -150,6 +160,10 @@ class TileRunner {
       AddValues<kVecs>(block, vec, count, w_.scores, chunk.count, running, sums, w_.value_stride);
     });
     running.is_started = true;
+  }
+
+  ONNXFUSE_INLINE int64_t MaskElement() const {
+    return a_.mask_kind == AttentionMask::kBool ? 1 : a_.mask_kind == AttentionMask::kFloat ? 4 : 2;
   }
 
   void Adjust(const Chunk& chunk, int64_t first, int keys, float* most) {

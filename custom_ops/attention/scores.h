@@ -46,20 +46,29 @@ ONNXFUSE_INLINE float MaskValue(M x) {
 }
 
 // value[j] = the mask of vector `vec` of the chunk's queries for key `key` + j, j < keys <= kLanes.
+// False, and nothing read into `value`, where all of it is 0 as a float and so adds nothing.
 template <typename M>
-ONNXFUSE_INLINE void ReadMask(const M* mask, int64_t column, const Chunk& chunk, int vec, int64_t key, int keys,
+ONNXFUSE_INLINE bool ReadMask(const M* mask, int64_t column, const Chunk& chunk, int vec, int64_t key, int keys,
                               Vec (&value)[kLanes]) {
   const int64_t* at = chunk.mask_at + vec * kLanes;
   if (chunk.has_one_mask) {
     for (int j = 0; j < keys; ++j) value[j] = Set(MaskValue(mask[at[0] + (key + j) * column]));
-  } else if (column == 1) {
-    for (int i = 0; i < kLanes; ++i) value[i] = LoadMaskValues(mask + at[i] + key, keys);
-    Transpose(value);
-  } else {
-    float lanes[kLanes];
-    for (int i = 0; i < kLanes; ++i) lanes[i] = MaskValue(mask[at[i]]);
-    for (int j = 0; j < keys; ++j) value[j] = Load(lanes);
+    return true;
   }
+  if (column == 1) {
+    Mask is_something = FirstMask(0);
+    for (int i = 0; i < kLanes; ++i) {
+      value[i] = LoadMaskValues(mask + at[i] + key, keys);
+      is_something = is_something | (value[i] != Zero());
+    }
+    if (!AnyOf(is_something)) return false;
+    Transpose(value);
+    return true;
+  }
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = MaskValue(mask[at[i]]);
+  for (int j = 0; j < keys; ++j) value[j] = Load(lanes);
+  return true;
 }
 
 // The first and last key that the queries of one vector see, relative to `base`, cut to [-1, kMostKeys].
@@ -78,33 +87,82 @@ ONNXFUSE_INLINE Bounds BoundsOf(const Chunk& chunk, int vec, int64_t base) {
   return {Load(first), Load(last)};
 }
 
+// Starts bringing the mask of keys [key, key + keys) near: its rows are too far apart for the processor to foresee.
+ONNXFUSE_INLINE void PrefetchMask(const void* mask, int64_t element, const Chunk& chunk, int64_t key, int64_t keys) {
+#if defined(__GNUC__)
+  constexpr int64_t kLine = 64;
+  for (int i = 0; i < chunk.count; ++i) {
+    const char* row = static_cast<const char*>(mask) + (chunk.mask_at[i] + key) * element;
+    for (int64_t at = 0; at < keys * element; at += kLine) __builtin_prefetch(row + at, 0, 2);
+  }
+#else
+  (void)mask, (void)element, (void)chunk, (void)key, (void)keys;
+#endif
+}
+
+// What a mask does to a score.
+enum class Masking { kNone, kAdds, kReplaces };
+
+// `keys` rows of one vector of scores: mask, bounds, maxima. `key`: the first row's index in the block.
+template <Masking kMasking, bool kIsBounded>
+ONNXFUSE_INLINE void AdjustRows(const Vec (&mask)[kLanes], Vec mask_value, const Bounds& bounds, int key, int keys,
+                                float* scores, Vec& largest) {
+  for (int j = 0; j < keys; ++j) {
+    Vec s = Load(scores + j * kChunk);
+    if constexpr (kMasking == Masking::kAdds) s = s + mask[j];
+    if constexpr (kMasking == Masking::kReplaces) s = Select(mask[j] != Zero(), s, mask_value);
+    if constexpr (kIsBounded) {
+      const Vec index = Set(static_cast<float>(key + j));
+      s = Select((bounds.first <= index) & (index <= bounds.last), s, Set(-kInfinity));
+    }
+    if constexpr (kMasking != Masking::kNone || kIsBounded) Store(scores + j * kChunk, s);
+    largest = Max(largest, s);
+  }
+}
+
+inline void CapScores(float softcap, int vecs, int keys, float* block) {
+  const Vec cap = Set(softcap);
+  for (int j = 0; j < keys; ++j) {
+    for (int lane = 0; lane < vecs * kLanes; lane += kLanes) {
+      float* at = block + j * kChunk + lane;
+      Store(at, cap * Tanh(Load(at) / cap));
+    }
+  }
+}
+
 // Applies softcap, mask and bounds to scores of keys [key, key + keys) and finds the largest score of each query.
 // M is the mask's element type; any when there is no mask.
 template <typename M, typename T>
 void AdjustScores(const AttentionArgs<T>& a, const Chunk& chunk, int64_t key, int keys, float* block, float* most) {
   const M* mask = static_cast<const M*>(a.mask);
-  const bool is_replaced = a.mask_kind == AttentionMask::kBool;
   const bool is_bounded = key < chunk.by_all.first || key + keys - 1 > chunk.by_all.last;
-  const Vec cap = Set(a.softcap), mask_value = Set(a.mask_value), hidden = Set(-kInfinity);
+  if (a.softcap > 0) CapScores(a.softcap, chunk.vecs, keys, block);
   for (int vec = 0; vec < chunk.vecs; ++vec) {
-    const Bounds bounds = BoundsOf(chunk, vec, key);
-    Vec largest = hidden;
+    const Bounds bounds = is_bounded ? BoundsOf(chunk, vec, key) : Bounds{};
+    Vec largest = Set(-kInfinity);
     for (int from = 0; from < keys; from += kLanes) {
       const int count = static_cast<int>(Least(kLanes, keys - from));
       Vec value[kLanes];
-      if (mask != nullptr) ReadMask(mask, a.mask_column, chunk, vec, key + from, count, value);
-      for (int j = 0; j < count; ++j) {
-        float* at = block + (from + j) * kChunk + vec * kLanes;
-        Vec s = Load(at);
-        if (a.softcap > 0) s = cap * Tanh(s / cap);
-        if (mask != nullptr) s = is_replaced ? Select(value[j] != Zero(), s, mask_value) : s + value[j];
-        if (is_bounded) {
-          const Vec index = Set(static_cast<float>(from + j));
-          s = Select((bounds.first <= index) & (index <= bounds.last), s, hidden);
+      Masking masking = Masking::kNone;
+      if (a.mask_kind == AttentionMask::kBool) {
+        if (!ReadMask(mask, a.mask_column, chunk, vec, key + from, count, value)) {
+          for (int j = 0; j < count; ++j) value[j] = Zero();
         }
-        largest = Max(largest, s);
-        Store(at, s);
+        masking = Masking::kReplaces;
+      } else if (mask != nullptr && ReadMask(mask, a.mask_column, chunk, vec, key + from, count, value)) {
+        masking = Masking::kAdds;
       }
+      auto adjust = [&]<Masking kMasking>() {
+        float* scores = block + from * kChunk + vec * kLanes;
+        if (is_bounded) {
+          AdjustRows<kMasking, true>(value, Set(a.mask_value), bounds, from, count, scores, largest);
+        } else {
+          AdjustRows<kMasking, false>(value, Set(a.mask_value), bounds, from, count, scores, largest);
+        }
+      };
+      if (masking == Masking::kNone) adjust.template operator()<Masking::kNone>();
+      if (masking == Masking::kAdds) adjust.template operator()<Masking::kAdds>();
+      if (masking == Masking::kReplaces) adjust.template operator()<Masking::kReplaces>();
     }
     Store(most + vec * kLanes, largest);
   }
@@ -136,12 +194,14 @@ inline void Exponentiate(int vecs, int keys, float* block, const float* block_mo
 // y = sums / total. No key seen: the softmax of nothing but -inf, NaN, or 0 where that is asked for.
 template <typename T>
 ONNXFUSE_INLINE void FinishRow(const AttentionArgs<T>& a, const float* sums, bool is_started, float total, T* y) {
-  const bool is_nan = !(total > 0);
-  const Vec factor = Set(is_nan ? __builtin_nanf("") : 1.0f / total);
-  ForEachVec(a.value_size, [&](int64_t i, int lanes) {
-    const Vec sum = is_started ? Load(sums + i) : Zero();
-    StoreN(y + i, is_nan && a.zero_masked_rows ? Zero() : sum * factor, lanes);
-  });
+  const int64_t size = a.value_size;
+  if (is_started && total > 0) {
+    const Vec factor = Set(1.0f / total);
+    ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, Load(sums + i) * factor, lanes); });
+  } else {
+    const Vec value = Set(a.zero_masked_rows ? 0.0f : __builtin_nanf(""));
+    ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, value, lanes); });
+  }
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
