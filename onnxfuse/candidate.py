@@ -250,17 +250,23 @@ def _needed(outputs: tuple[Value | None, ...], removed: frozenset[Node], inputs:
 
 def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Sequence[Value | None], root: Value) -> None:
     """Raise Decline when something that costs would be computed twice, or when nothing is gained."""
-    for node in region:
-        if node in removed or node.op in CHEAP:
-            continue
-        for value in node.outputs:
-            if value is None:
-                continue
-            readers = [u for u in (*value.users, *value.captured) if u not in removed]
-            reader = "the graph's output" if value.is_output else f"{readers[0].op} '{readers[0].label}'" if readers else "nobody"
-            raise Decline(f"'{value.name}' ({node.op}) must be read by nobody else; {reader} reads it too")
+    twice = [n for n in region if n not in removed and n.op not in CHEAP]
+    for value, reader in _read_outside(region, outputs) if twice else ():
+        raise Decline(f"'{value.name}' ({value.producer.op if value.producer else ''}) must be read by nobody else; {reader} reads it too")
+    if twice:
+        raise Decline(f"'{twice[0].label}' ({twice[0].op}) must be read by nobody else")
     if root.producer not in removed:
         raise Decline(f"the node '{root.producer.label if root.producer else root.name}' must vanish")
+
+
+def _read_outside(region: Sequence[Node], outputs: Sequence[Value | None]) -> Iterator[tuple[Value, str]]:
+    """Values of the region, less its outputs, that somebody outside of it reads, and who."""
+    for value in [v for n in region for v in n.outputs if v is not None and v not in outputs]:
+        if value.is_output:
+            yield value, "the graph's output"
+        for reader in (*value.users, *value.captured):
+            if reader not in region:
+                yield value, f"{reader.op} '{reader.label}'"
 
 
 def _check_cycle(outputs: Sequence[Value | None], stops: set[Value]) -> None:

@@ -109,10 +109,10 @@ def _size(dim: onnx.TensorShapeProto.Dimension, known: dict[str, int]) -> int:
 
 def _array(rng: np.random.Generator, dtype: Any, shape: Sequence[int]) -> Any:
     if dtype == np.bool_:
-        return rng.random(shape) < 0.6
+        return np.asarray(rng.random(shape) < 0.6)
     if np.issubdtype(dtype, np.integer):
-        return rng.integers(0, 4, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+        return np.asarray(rng.integers(0, 4, shape), dtype)
+    return np.asarray(rng.standard_normal(shape), dtype)
 
 
 def run(model: onnx.ModelProto, values: Mapping[str, Any], *, register: bool = True) -> list[Any]:

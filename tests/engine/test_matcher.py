@@ -185,7 +185,8 @@ def test_a_factor_of_a_known_hole_is_found_in_the_product() -> None:
 
 def test_norms_of_a_multiple_are_norms_with_another_epsilon() -> None:
     """norm(a, 1e-3) where the graph holds only a/2: norm(a/2, 2.5e-4)"""
-    nodes = "h = Mul(a, half) q = Mul(h, h) m = ReduceMean<axes = [1]>(q) e = Constant<value = float {0.00025}>() k = Add(m, e) r = Sqrt(k) out = Div(h, r)"
+    nodes = """h = Mul(a, half) q = Mul(h, h) m = ReduceMean<axes = [1]>(q) e = Constant<value = float {0.00025}>()
+        k = Add(m, e) r = Sqrt(k) out = Div(h, r)"""
     bounds = matches(op.RMSNormalization(x, axes=s, epsilon=t), nodes)
     assert {str(b["x"]): round(b["t"], 8) for b in bounds} == {"0.5*a": 0.00025, "a": 0.001}
 
