@@ -6,13 +6,14 @@ Deterministic, and knows no rule by name: what a candidate saves comes from `Pri
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from onnxfuse.candidate import Candidate
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.graph import Node
 
+Rivals = Mapping[int, Sequence[Candidate]]  # by id: the candidates that cannot be made together with one
 EXACT = 12  # groups of at most this many overlapping candidates are solved exactly
 
 
@@ -41,7 +42,8 @@ def _lost(candidate: Candidate, best: Sequence[Candidate]) -> Decision:
     if winner is None:
         return candidate.decision.ended(Verdict.LOST, "another set of fusions saves more here")
     reason = f"{winner.rule.name} at {winner.decision.node} takes the same nodes and saves more"
-    return replace(candidate.decision.ended(Verdict.LOST, reason), numbers={"winner": winner.rule.name, "winner_node": winner.decision.node})
+    numbers = {"winner": winner.rule.name, "winner_node": winner.decision.node}
+    return replace(candidate.decision.ended(Verdict.LOST, reason), numbers=numbers)
 
 
 def _groups(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
@@ -73,15 +75,43 @@ def _groups(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
 
 
 def _best(group: Sequence[Candidate], worth: dict[int, float]) -> list[Candidate]:
-    """The heaviest set without overlaps: exact for small groups, else by weight and then improved by single swaps."""
+    """The heaviest set without overlaps: exact for small groups, else the best of several greedy ones, improved by swaps."""
     ordered = sorted(group, key=lambda c: (-worth[id(c)], -len(c.removed), c.region[-1].index, c.rule.name))
     if len(group) <= EXACT:
         return _exact(ordered, worth)
+    rivals = _rivals(ordered)
+    pushed = {id(c): sum(worth[id(r)] for r in rivals[id(c)]) for c in ordered}
+    starts = (
+        ordered,
+        sorted(ordered, key=lambda c: -len(c.removed)),
+        sorted(ordered, key=lambda c: -worth[id(c)] / (worth[id(c)] + pushed[id(c)])),
+    )
+    return max((_improved(_greedy(start, rivals), ordered, worth, rivals) for start in starts), key=lambda s: sum(worth[id(c)] for c in s))
+
+
+def _rivals(group: Sequence[Candidate]) -> Rivals:
+    owners: dict[Node, list[Candidate]] = defaultdict(list)
+    for candidate in group:
+        for node in candidate.removed:
+            owners[node].append(candidate)
+    found: dict[int, dict[int, Candidate]] = {id(c): {} for c in group}
+    for candidate in group:
+        read = [v.producer for v in candidate.inputs if v.producer is not None]
+        for other in (o for node in (*candidate.removed, *read) for o in owners.get(node, ())):
+            if other is not candidate and candidate.conflicts(other):
+                found[id(candidate)][id(other)] = other
+                found[id(other)][id(candidate)] = candidate
+    return {key: list(others.values()) for key, others in found.items()}
+
+
+def _greedy(start: Sequence[Candidate], rivals: Rivals) -> list[Candidate]:
     chosen: list[Candidate] = []
-    for candidate in ordered:
-        if not any(candidate.conflicts(c) for c in chosen):
+    barred: set[int] = set()
+    for candidate in start:
+        if id(candidate) not in barred:
             chosen.append(candidate)
-    return _improved(chosen, ordered, worth)
+            barred |= {id(r) for r in rivals[id(candidate)]}
+    return chosen
 
 
 def _exact(ordered: list[Candidate], worth: dict[int, float]) -> list[Candidate]:
@@ -104,16 +134,17 @@ def _exact(ordered: list[Candidate], worth: dict[int, float]) -> list[Candidate]
     return best
 
 
-def _improved(chosen: list[Candidate], ordered: Sequence[Candidate], worth: dict[int, float]) -> list[Candidate]:
+def _improved(start: list[Candidate], ordered: Sequence[Candidate], worth: dict[int, float], rivals: Rivals) -> list[Candidate]:
     """Let a candidate in where it is worth more than all it pushes out, until nothing changes."""
+    chosen = {id(c): c for c in start}
     changed = True
     while changed:
         changed = False
         for candidate in ordered:
-            if candidate in chosen:
-                continue
-            pushed = [c for c in chosen if c.conflicts(candidate)]
-            if worth[id(candidate)] > sum(worth[id(c)] for c in pushed) + 1e-12:
-                chosen = [c for c in chosen if c not in pushed] + [candidate]
+            out = [r for r in rivals[id(candidate)] if id(r) in chosen]
+            if id(candidate) not in chosen and worth[id(candidate)] > sum(worth[id(r)] for r in out) + 1e-12:
+                for rival in out:
+                    del chosen[id(rival)]
+                chosen[id(candidate)] = candidate
                 changed = True
-    return chosen
+    return list(chosen.values())
