@@ -50,16 +50,37 @@ ONNXFUSE_INLINE void RotateHalves(const T* x, const T* cos, const T* sin, T* y, 
   });
 }
 
-// Pairs (2i, 2i + 1).
+constexpr int64_t kPairs = 32;  // worked on at a time, as floats on the stack
+
+template <typename T>
+ONNXFUSE_INLINE void ToFloats(const T* from, int64_t count, float* to) {
+  ForEachVec(count, [&](int64_t i, int lanes) { StoreN(to + i, LoadN(from + i, lanes), lanes); });
+}
+
+// `count` pairs of a table that has one number for each element (is_full) or for each pair.
+template <typename T>
+ONNXFUSE_INLINE void TableToFloats(const T* table, int64_t pair, int64_t count, bool is_full, float* to) {
+  if (is_full) return ToFloats(table + 2 * pair, 2 * count, to);
+  float each[kPairs];
+  ToFloats(table + pair, count, each);
+  for (int64_t i = 0; i < count; ++i) to[2 * i] = to[2 * i + 1] = each[i];
+}
+
+// Pairs (2i, 2i + 1). A block is read before it is written, so y may be x.
 template <typename T>
 ONNXFUSE_INLINE void RotatePairs(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout) {
-  const int64_t cos_step = layout.is_cos_full ? 2 : 1, sin_step = layout.is_sin_full ? 2 : 1;
-  for (int64_t i = 0; i < layout.rotary_dim / 2; ++i) {
-    const T* c = cos + i * cos_step;
-    const T* s = sin + i * sin_step;
-    const float even = ToFloat(x[2 * i]), odd = ToFloat(x[2 * i + 1]);
-    y[2 * i] = FromFloat<T>(even * ToFloat(c[0]) - odd * ToFloat(s[0]));
-    y[2 * i + 1] = FromFloat<T>(odd * ToFloat(c[cos_step - 1]) + even * ToFloat(s[sin_step - 1]));
+  const int64_t pairs = layout.rotary_dim / 2;
+  for (int64_t begin = 0; begin < pairs; begin += kPairs) {
+    const int64_t count = pairs - begin < kPairs ? pairs - begin : kPairs;
+    float v[2 * kPairs], c[2 * kPairs], s[2 * kPairs], turned[2 * kPairs];
+    ToFloats(x + 2 * begin, 2 * count, v);
+    TableToFloats(cos, begin, count, layout.is_cos_full, c);
+    TableToFloats(sin, begin, count, layout.is_sin_full, s);
+    for (int64_t i = 0; i < 2 * count; i += 2) {
+      turned[i] = v[i] * c[i] - v[i + 1] * s[i];
+      turned[i + 1] = v[i + 1] * c[i + 1] + v[i] * s[i + 1];
+    }
+    ForEachVec(2 * count, [&](int64_t i, int lanes) { StoreN(y + 2 * begin + i, LoadN(turned + i, lanes), lanes); });
   }
 }
 

@@ -6,7 +6,6 @@ import itertools
 import re
 from pathlib import Path
 
-import harness
 import onnx
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -15,6 +14,7 @@ from onnxfuse import custom_ops
 from onnxfuse.case import Case, Refusal
 from onnxfuse.errors import ModelError
 from onnxfuse.op import Op
+from tests.ops import harness
 
 TYPES = ("float", "float16", "bfloat16")
 OPSETS = range(11, 26)

@@ -8,8 +8,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import abi
-import harness
 import numpy as np
 import onnx
 import onnxruntime
@@ -20,6 +18,7 @@ from onnxfuse import custom_ops
 from onnxfuse import runtime as session
 from onnxfuse.case import Case
 from onnxfuse.op import DOMAIN, VERSION, Op
+from tests.ops import abi, harness
 
 ROOT = Path(__file__).parents[2]
 INFERS_WITH_ABSENT_INPUTS = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 24)

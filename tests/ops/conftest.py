@@ -1,8 +1,0 @@
-"""Makes the harness importable, whatever the import mode of pytest."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
