@@ -204,7 +204,8 @@ def index(proto: onnx.ModelProto, folder: Path | None, path: Path | None) -> Mod
     for function in proto.functions:
         body = gs.import_onnx(_function_as_model(function, proto.ir_version))
         name = f"function {function.domain}::{function.name}"
-        model.functions.append(_scope(name, model, None, function, function, _opsets(function.opset_import), list(body.nodes), proto.ir_version))
+        opsets = _opsets(function.opset_import)
+        model.functions.append(_scope(name, model, None, function, function, opsets, list(body.nodes), proto.ir_version))
     return model
 
 
@@ -220,7 +221,8 @@ def constant_value(value: Value, limit: int | None = None) -> np.ndarray | None:
     try:
         return numpy_helper.to_array(tensor, base_dir=str(folder) if folder else "")
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"initializer '{value.name}': its data cannot be read: {error}. Put the external data file back beside the model") from None
+        reason = f"its data cannot be read: {error}. Put the external data file back beside the model"
+        raise ModelError(f"initializer '{value.name}': {reason}") from None
 
 
 def free_names(graph: Graph) -> set[str]:
@@ -331,7 +333,8 @@ def _check_order(graph: Graph) -> None:
                 continue
             made = value.producer is not None or value.is_input or value.name in graph.initializers
             if not made and value not in graph.inputs and not _is_sparse(graph, value.name):
-                raise ModelError(f"{graph.name}: node '{node.label}' ({node.op}) reads '{value.name}', which nothing makes. Export the model again")
+                reader = f"{graph.name}: node '{node.label}' ({node.op})"
+                raise ModelError(f"{reader} reads '{value.name}', which nothing makes. Export the model again")
             if value.producer is not None and value.producer.index >= node.index:
                 raise ModelError(
                     f"{graph.name}: node '{node.label}' ({node.op}) reads '{value.name}' before '{value.producer.label}' makes it: "

@@ -53,7 +53,8 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
     value = match.holder(term, name)
     shape = value.shape
     if shape is None or len(shape) not in (3, 4):
-        raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3; '{value.name}' has {'unknown rank' if shape is None else len(shape)}")
+        rank = "unknown rank" if shape is None else len(shape)
+        raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3; '{value.name}' has {rank}")
     if len(shape) == 3:
         if transposed:
             raise Decline(f"{name} must be [batch, seq, dim]; '{value.name}' is already transposed")

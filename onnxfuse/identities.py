@@ -252,7 +252,8 @@ def _variance(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
         other = algebra.power(mean, 2.0)
         if parts.get(other) == -weight:
             rest = {t: c for t, c in parts.items() if t is not square and t is not other}
-            variance = algebra.operation("Mean", (algebra.power(algebra.subtract(x, mean, flatten=(False, False)), 2.0),), square.attributes)
+            centred = algebra.subtract(x, mean, flatten=(False, False))
+            variance = algebra.operation("Mean", (algebra.power(centred, 2.0),), square.attributes)
             return algebra.recognise_sum(offset, {**rest, variance: weight})
     return None
 

@@ -78,5 +78,3 @@ def _rules_of(module: ModuleType, name: str) -> dict[str, Rule]:
     held = {k: v for k, v in vars(module).items() if isinstance(v, Rule)}
     named = {name if k == "RULE" else f"{name}.{k.lower()}": v for k, v in held.items()}
     return {n: r.called(n, summary) for n, r in named.items()}
-
-

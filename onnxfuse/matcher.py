@@ -188,7 +188,8 @@ class Matcher:
                 yield bound
             return
         for shares in _divide(left, len(holes)):
-            terms = [self._share(share, e, coefficient if i == 0 else 1.0) for i, (share, (_, e)) in enumerate(zip(shares, holes, strict=True))]
+            factors = [coefficient] + [1.0] * (len(holes) - 1)
+            terms = [self._share(share, e, factor) for share, (_, e), factor in zip(shares, holes, factors, strict=True)]
             if any(t is None for t in terms):
                 continue
             yield from self._all([(self._variable(h), t) for (h, _), t in zip(holes, terms, strict=True) if t is not None], bound)
@@ -229,7 +230,9 @@ class Matcher:
             for inner in self._match(pattern, term, bound):
                 yield from self._place_terms(rest, left, inner)
 
-    def _sum_holes(self, holes: Sequence[tuple[Var | Scalar, float]], offset: float, constant: float, left: Parts, bound: Bound) -> Iterator[Bound]:
+    def _sum_holes(
+        self, holes: Sequence[tuple[Var | Scalar, float]], offset: float, constant: float, left: Parts, bound: Bound
+    ) -> Iterator[Bound]:
         open_holes: list[tuple[Var, float]] = []
         open_scalars: list[tuple[Scalar, float]] = []
         wanted = constant  # what the offset must be, of all that is known

@@ -22,8 +22,15 @@ DOMAIN = "ai.onnxfuse"
 VERSION = 1
 Attribute = int | float | str
 Shape = tuple[Dim, ...]
-ONNX_TYPES: dict[str, int] = {"float": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16,
-              "double": onnx.TensorProto.DOUBLE, "int64": onnx.TensorProto.INT64, "int32": onnx.TensorProto.INT32, "bool": onnx.TensorProto.BOOL}  # fmt: skip
+ONNX_TYPES: dict[str, int] = {
+    "float": onnx.TensorProto.FLOAT,
+    "float16": onnx.TensorProto.FLOAT16,
+    "bfloat16": onnx.TensorProto.BFLOAT16,
+    "double": onnx.TensorProto.DOUBLE,
+    "int64": onnx.TensorProto.INT64,
+    "int32": onnx.TensorProto.INT32,
+    "bool": onnx.TensorProto.BOOL,
+}
 TYPE_NAMES: dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
 
 
@@ -93,7 +100,8 @@ class Op:
         """A use of the op, for the `after` of a rule: operands by position, None for an absent one."""
         unknown = set(attributes) - set(self.attributes)
         if unknown or len(operands) > len(self.inputs):
-            raise RuleError(f"{self.name} takes {len(self.inputs)} inputs and attributes {sorted(self.attributes)}; got {len(operands)} and {sorted(attributes)}")
+            takes = f"{len(self.inputs)} inputs and attributes {sorted(self.attributes)}"
+            raise RuleError(f"{self.name} takes {takes}; got {len(operands)} and {sorted(attributes)}")
         return Call(self.domain, self.name, operands, attributes, op=self)
 
     @property

@@ -144,7 +144,8 @@ def choices(pattern: Pattern, algebra: Canonical) -> list[Choice]:
     found: dict[int, Choice] = {}
     for count, expanded in enumerate(_expand(pattern)):
         if count == MAX_ALTERNATIVES:
-            raise RuleError(f"the pattern has more than {MAX_ALTERNATIVES} alternatives. Split the rule, or use fewer either() and optional()")
+            more = f"more than {MAX_ALTERNATIVES} alternatives"
+            raise RuleError(f"the pattern has {more}. Split the rule, or use fewer either() and optional()")
         if expanded is None:
             raise RuleError("the whole pattern is optional. Give it a part that must be there")
         term = _lower(expanded, algebra)
@@ -279,6 +280,7 @@ class Call:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[Any, ...] = (None,)  # what the 2nd, 3rd, ... output gives: a sub-pattern's name, a Value, or None; the first is the root
     op: Any = None  # the `onnxfuse.op.Op`, for ops of ours
+    context: tuple[Any, ...] = ()  # Nodes in front, in order: what they make is relied on, so a rewrite is validated behind them
     then: tuple[Any, ...] = ()  # `rule.Made`s that in turn make the root of the first output, each taking it as its first operand
 
     @property
@@ -289,6 +291,10 @@ class Call:
     def giving(self, *outputs: Any) -> Call:
         """The call with what its further outputs stand for: sub-pattern names, Values, or None."""
         return replace(self, outputs=(None, *outputs))
+
+    def relying_on(self, *context: Any) -> Call:
+        """The call with the Nodes whose doing makes it right, though it does not replace them."""
+        return replace(self, context=context)
 
     def followed_by(self, *steps: Any) -> Call:
         """The call with standard operators (`rule.Made`, less their first operand) between its first output and the root."""

@@ -9,8 +9,8 @@ from math import prod
 from onnxfuse.candidate import Candidate
 from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
-from onnxfuse.cost.work import Kind
 from onnxfuse.cost.types import BITS
+from onnxfuse.cost.work import Kind
 from onnxfuse.errors import ShapeError
 from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.op import TYPE_NAMES, Op

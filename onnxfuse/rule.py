@@ -366,4 +366,3 @@ def broadcast_shapes(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 def _shape(value: Value) -> str:
     return "of unknown rank" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
-

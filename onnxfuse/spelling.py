@@ -181,7 +181,7 @@ def _same_type_cast(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _same_shape(draft: Draft, x: Tensor) -> Tensor:
-    return draft.reshape(x, x.shape) if draft.is_static and math.prod(x.shape) else draft.node("Identity", [x])
+    return draft.reshape(x, x.shape) if draft.is_static and math.prod(x.shape) > 0 else draft.node("Identity", [x])
 
 
 def _there_and_back(draft: Draft, x: Tensor) -> Tensor:

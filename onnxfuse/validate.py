@@ -43,7 +43,8 @@ class Validator:
         return (f"{self.rewrites} rewrites, each against what it replaced ({len(self.known)} different ones were run)",)
 
     def _check(self, rewrite: Rewrite) -> str | None:
-        for seed, sizes in enumerate(assignments(rewrite.candidate.region, rewrite.candidate.inputs)):
+        candidate = rewrite.candidate
+        for seed, sizes in enumerate(assignments((*candidate.call.context, *candidate.region), candidate.inputs)):
             try:
                 before, after = as_models(rewrite, sizes)
                 key = fingerprint(after) + fingerprint(before)
@@ -88,5 +89,6 @@ def verify_whole(
     progress("verify", 0, 1)
     result = verify(model.path or model.proto, after, inputs=inputs, shapes=sizes, libraries=libraries)
     if not result.ok:
-        raise VerificationError(f"{model.path or 'the model'}: the optimised model gives other numbers: {result.summary()}. Nothing was written")
+        name = model.path or "the model"
+        raise VerificationError(f"{name}: the optimised model gives other numbers: {result.summary()}. Nothing was written")
     return Checked((result.summary(),), tuple(result.not_run))

@@ -117,7 +117,8 @@ def _bounded(match: Match, added: Value | Made) -> Made:
 
 def _axes(value: Value | Made) -> Value | Made:
     if value.shape is None or len(value.shape) > 4:
-        raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.shape is None else len(value.shape)}")
+        rank = "unknown rank" if value.shape is None else len(value.shape)
+        raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {rank}")
     return value
 
 

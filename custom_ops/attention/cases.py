@@ -78,7 +78,10 @@ MASKED = [
 # Sizes around the vector widths, a chunk of queries, and a block of keys; one query is a path of its own.
 SIZED = [Case(single(*sizes)) for sizes in [(1, 1, 1), (1, 300, 17), (3, 64, 31), (15, 65, 16), (49, 63, 33), (97, 130, 64)]]
 EMPTY = [
-    Case({name: tuple(0 if size == gone else size for size in shape) for name, shape in MULTI_HEAD.items()}, {"q_num_heads": 0 if gone == 3 else 3})
+    Case(
+        {name: tuple(0 if size == gone else size for size in shape) for name, shape in MULTI_HEAD.items()},
+        {"q_num_heads": 0 if gone == 3 else 3},
+    )
     for gone in (2, 3, 5, 7, 6)
 ]  # fmt: skip
 CASES = [

@@ -227,7 +227,8 @@ class View:
             return None
         seen_total = self.algebra.number(total.coefficient)
         for part, weight in total.parts:
-            shape = part.attributes["layout"].shape if part.op == "View" else next((v.shape for v in self.values.get(part, ()) if v.shape is not None), None)
+            held = (v.shape for v in self.values.get(part, ()) if v.shape is not None)
+            shape = part.attributes["layout"].shape if part.op == "View" else next(held, None)
             own = None if shape is None else without_axes(layout, shape)
             if own is None:
                 return None

@@ -107,7 +107,7 @@ def has_data(tensor: TensorProto) -> bool:
 def _data_size(tensor: TensorProto) -> int:
     """How many bytes or elements of data the message itself holds."""
     numbers = (tensor.float_data, tensor.double_data, tensor.int32_data, tensor.int64_data, tensor.uint64_data)
-    return len(tensor.raw_data) + len(tensor.string_data) + sum(map(len, numbers))
+    return len(tensor.raw_data) + len(tensor.string_data) + sum(len(n) for n in numbers)
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
