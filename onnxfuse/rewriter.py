@@ -361,20 +361,22 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     replaced nodes read are inside; external data is read for them.
     """
     candidate = rewrite_.candidate
-    model = candidate.view.graph.model
-    region = set(candidate.region)
-    inputs = [v for v in candidate.inputs if not v.is_constant]
-    given = set(inputs) | {o for n in candidate.region for o in n.outputs if o is not None}
-    read = dict.fromkeys(v for n in candidate.region for v in n.inputs if v is not None and v not in given)
-    twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in inputs]
+    model, context = candidate.view.graph.model, candidate.call.context
+    nodes = dict.fromkeys((*context, *candidate.region))
+    inputs = _inputs(candidate)
+    given = set(inputs) | {o for n in nodes for o in n.outputs if o is not None}
+    read = dict.fromkeys(v for n in nodes for v in n.inputs if v is not None and v not in given)
+    twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in candidate.inputs]
     wanted = [v for v in read if v not in twins]
-    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in region}
+    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in nodes}
     outputs = [o for o in candidate.outputs if o is not None]
     same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
-    before = _small(model, [*same, *(_copy(n.proto) for n in candidate.region)], inputs, outputs, tensors.values(), sizes)
-    taken = {name for n in rewrite_.nodes for name in n.input}
+    replaced = [_copy(n.proto) for n in nodes if n not in context]
+    around = [_copy(n.proto) for n in context]
+    before = _small(model, [*around, *same, *replaced], inputs, outputs, tensors.values(), sizes)
+    taken = {name for n in (*around, *rewrite_.nodes) for name in n.input}
     constants = [*(t for n, t in tensors.items() if n in taken), *rewrite_.constants]
-    after = _small(model, [_copy(n) for n in rewrite_.nodes], inputs, outputs, constants, sizes)
+    after = _small(model, [*around, *(_copy(n) for n in rewrite_.nodes)], inputs, outputs, constants, sizes)
     if rewrite_.body is not None:
         after.functions.append(rewrite_.body)
         after.ir_version = max(after.ir_version, OVERLOADS_IR)
@@ -382,6 +384,14 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     if domain and all(o.domain != domain for o in after.opset_import):
         after.opset_import.add(domain=domain, version=CONTRIB_VERSIONS.get(domain, VERSION))
     return before, after
+
+
+def _inputs(candidate: Candidate) -> list[Value]:
+    """What the small models are fed: a candidate's inputs, and where it relies on how some are made, what they are made from."""
+    context = candidate.call.context
+    made = {o for n in context for o in n.outputs}
+    sources = (v for n in context for v in n.inputs if v is not None and v.elements is None)
+    return [v for v in dict.fromkeys((*candidate.inputs, *sources)) if v not in made and not v.is_constant]
 
 
 def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:
