@@ -93,7 +93,8 @@ inline Isa BestIsa() {
   constexpr unsigned kAvx2Bit = 1u << 5;
   constexpr unsigned kAvx512Bits = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);  // F, DQ, BW, VL
   constexpr unsigned kYmm = 0x6, kZmm = 0xE6;
-  if ((one.c & kNeeded) != kNeeded || (seven.b & kAvx2Bit) == 0 || (SavedRegisters() & kYmm) != kYmm) return Isa::kBaseline;
+  if ((one.c & kNeeded) != kNeeded || (seven.b & kAvx2Bit) == 0 || (SavedRegisters() & kYmm) != kYmm)
+    return Isa::kBaseline;
   const bool wide = (seven.b & kAvx512Bits) == kAvx512Bits && (SavedRegisters() & kZmm) == kZmm;
   return wide ? Isa::kAvx512 : Isa::kAvx2;
 }

@@ -12,8 +12,8 @@ from onnxfuse.decision import Decision, Verdict
 class Report:
     """All that was found and decided. Times in seconds; node counts are of the main graph and its bodies.
 
-    device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced at. verified: one line per check that
-    ran; not_verified: what was not checked, and why. seconds: our own time by phase.
+    device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
+    at. verified: one line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
     """
 
     model: str

@@ -244,6 +244,7 @@ def test_one_operator_alone_is_not_given_another_name() -> None:
 def test_a_region_in_a_body_may_read_from_outside() -> None:
     text = """g (float[2,8] x, bool c) => (float[2,8] y) {
         w = Exp(x)
-        y = If (c) <then_branch = t () => (float[2,8] p) { s = Sigmoid(w) p = Mul(s, w) }, else_branch = e () => (float[2,8] q) { q = Neg(x) }>
+        y = If (c) <then_branch = t () => (float[2,8] p) { s = Sigmoid(w) p = Mul(s, w) },
+                    else_branch = e () => (float[2,8] q) { q = Neg(x) }>
     }"""
     assert_fuses(text, *shipped(), into=["Silu"])
