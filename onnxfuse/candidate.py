@@ -288,6 +288,3 @@ def _check_cycle(outputs: Sequence[Value | None], stops: set[Value]) -> None:
 def replaces_enough(candidate: Candidate) -> bool:
     """Whether a candidate does more than give one operator another name."""
     return len([n for n in candidate.removed if n.op not in ("Constant", "Identity", "Cast")]) > 1
-
-
-

@@ -16,11 +16,11 @@ from onnxfuse.custom_ops.attention.body import DEFAULT_SCALE
 from onnxfuse.custom_ops.attention.laid import Laid, laid, steps
 from onnxfuse.glue import cast, choice, expanded, ints, joined, shape_of, size, total, unsqueezed
 from onnxfuse.graph import Value, constant_value
-from onnxfuse.op import ONNX_TYPES
+from onnxfuse.op import ONNX_TYPES, Attribute
 from onnxfuse.pattern import Call
 from onnxfuse.rule import Decline
 from onnxfuse.symbolic import Dim
-from onnxfuse.target import Attribute, Forms, GivenOperand, Use
+from onnxfuse.target import Forms, GivenOperand, Use
 
 LOW = -1e30  # scores vanish beside it
 Operands = tuple[Laid, Laid, Laid]
@@ -59,7 +59,7 @@ def _same_heads(use: Use) -> Operands:
 
 def _standard(use: Use) -> Call:
     _check(use)
-    if not 0 < use.number("scale"):
+    if not use.number("scale") > 0:
         raise Decline(f"the scale must be more than 0 for the standard Attention; it is {use.number('scale'):g}")
     if use.number("softcap") and (use.get("mask") is not None or use.attribute("causal")):
         raise Decline("beside a softcap there must be no mask: runtimes differ in which comes first")
@@ -112,7 +112,7 @@ def _transposes(operands: tuple[Laid, ...], layout: str) -> int:
 
 
 def _layout(use: Use, operands: Operands) -> str:
-    """ "BSE" or "BHSD", whichever takes fewer transposes, with that of the result. """
+    """ "BSE" or "BHSD", whichever takes fewer transposes, with that of the result."""
     from_seq = _transposes(operands, "BSE") + (use.attribute("y_layout") == "BHSD")
     from_heads = _transposes(operands, "BHSD") + (use.attribute("y_layout") != "BHSD")
     return "BSE" if from_seq <= from_heads else "BHSD"
@@ -131,17 +131,22 @@ def _zeroed(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
 
 def _finite(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
     """The mask where rows that it masks throughout are no 0: of finite numbers, or a constant without such rows."""
-    mask = use.get("mask")
-    if mask is None:
-        return None
-    if mask.dtype == ONNX_TYPES["bool"]:
-        if use.number("mask_value") == -math.inf:
+    mask, dropped = use.get("mask"), use.number("mask_value")
+    if mask is not None and not _is_safe(mask):
+        if mask.dtype != ONNX_TYPES["bool"]:
+            raise Decline("an added mask must be a constant that masks no row throughout: the standard Attention gives 0 for such a row")
+        if dropped == -math.inf:
             raise Decline("rows that are masked throughout must be 0 for the standard Attention; here they are NaN")
-        return _added(use, q, k, LOW if use.number("mask_value") <= LOW else use.number("mask_value"), rank=2)
+        dropped = max(dropped, LOW)
+    return _added(use, q, k, dropped, rank=2)
+
+
+def _is_safe(mask: GivenOperand) -> bool:
+    """Whether a mask is a constant that leaves something of each row."""
     held = constant_value(mask) if isinstance(mask, Value) else None
-    if held is None or bool((np.asarray(held, np.float64).max(-1, initial=-math.inf) <= LOW).any()):
-        raise Decline("an added mask must be a constant that masks no row throughout: the standard Attention gives 0 for such a row")
-    return _added(use, q, k, 0.0, rank=2)
+    if held is None or not held.size:
+        return False
+    return bool(held.any(-1).all()) if held.dtype == bool else bool((held.astype(np.float64).max(-1) > LOW).all())
 
 
 def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOperand | None:
