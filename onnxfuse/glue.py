@@ -11,11 +11,10 @@ import numpy as np
 from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from onnxfuse.graph import Value
 from onnxfuse.rule import Decline, Made, NewConstant, Operand, leaves
 from onnxfuse.symbolic import Dim
+from onnxfuse.target import GivenOperand
 
-GivenOperand = Value | NewConstant | Made
 END = 2**31 - 1  # past the end of any axis
 
 
