@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from onnxfuse.glue import norm_scale
 from onnxfuse.kernels import SINCE
+from onnxfuse.op import Attribute
 from onnxfuse.pattern import Call
-from onnxfuse.rule import Decline, NewConstant, Operand
-from onnxfuse.target import Attribute, Forms, Use
+from onnxfuse.rule import Decline, Operand
+from onnxfuse.target import Forms, Use
 
 
 def _contrib(use: Use) -> Call:
@@ -24,7 +25,7 @@ def _standard(use: Use) -> Call:
     return use.standard("RMSNormalization", *operands, **attributes)
 
 
-def _parts(use: Use) -> tuple[tuple[Operand, Operand | NewConstant], dict[str, Attribute]]:
+def _parts(use: Use) -> tuple[tuple[Operand, Operand], dict[str, Attribute]]:
     axis = int(use.attribute("axis"))
     scale = norm_scale(use.operand("x"), use.get("scale"), axis)
     return (use.operand("x"), scale), {"axis": axis, "epsilon": use.number("epsilon")}

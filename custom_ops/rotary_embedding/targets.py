@@ -13,10 +13,11 @@ from onnx import TensorProto
 from onnxfuse.custom_ops.rotary_embedding.halves import half
 from onnxfuse.glue import expanded, ints, joined, number, reshape_to, reshaped, shape_of, size, sizes
 from onnxfuse.graph import Node
+from onnxfuse.op import Attribute
 from onnxfuse.pattern import Call
 from onnxfuse.rule import Decline, Made
 from onnxfuse.symbolic import Dim
-from onnxfuse.target import Attribute, Forms, GivenOperand, Use
+from onnxfuse.target import Forms, GivenOperand, Use
 
 
 @dataclass(frozen=True)
