@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import onnxfuse
 from onnxfuse import graph
@@ -96,15 +96,17 @@ def session(
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = threads
-    if folder is not None:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.resolve()))
     proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
+    weights = _external_weights(runtime, proto, folder) if folder is not None else {}
+    options.add_external_initializers(list(weights), list(weights.values()))
     needed = [*libraries, *([library_path()] if register and has_own_ops(proto) else [])]
     _register(options, needed)
     content = _content(source)
     providers = list(providers) if providers is not None else default_providers()
     try:
-        return runtime.InferenceSession(content, options, providers=providers)
+        made = runtime.InferenceSession(content, options, providers=providers)
+        made.external_weights = weights  # the session reads them where they are
+        return made
     except Exception as error:  # ONNX Runtime's own exceptions share no base but this
         raise _refusal(error, source, proto, needed) from error
 
@@ -180,6 +182,20 @@ def _register(options: Any, libraries: Sequence[str | Path]) -> None:
             ) from error
 
 
+def _external_weights(runtime: ModuleType, model: onnx.ModelProto, folder: Path) -> dict[str, Any]:
+    """The initializers of a proto that lie in files. ONNX Runtime finds these files itself only for a path, before 1.21."""
+    found = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            try:
+                found[tensor.name] = _ort_value(runtime, numpy_helper.to_array(tensor, base_dir=str(folder)))
+            except (OSError, ValueError, onnx.checker.ValidationError) as error:
+                raise ModelError(
+                    f"initializer '{tensor.name}': its external data must be in {folder}: {error}. Put the data file there"
+                ) from None
+    return found
+
+
 def _content(source: Source) -> str | bytes:
     if not isinstance(source, onnx.ModelProto):
         return str(source)
@@ -207,11 +223,20 @@ def _refusal(error: Exception, source: Source, model: onnx.ModelProto, libraries
             f"{label(source)}: ONNX Runtime has no kernel on this device for one of its operators: {text}. "
             "Run it on the device and types that it was made for, or skip the comparison with --no-verify"
         )
-    if "xternal data" in text:
+    lost = [] if isinstance(source, onnx.ModelProto) else _lost_files(model, Path(source).parent)
+    if lost or "xternal data" in text:
+        text = f"missing: {', '.join(lost)}" if lost else text
         return ModelError(f"{label(source)}: its external data cannot be read: {text}. Put the data files back beside the model")
     return ModelError(
         f"{label(source)}: ONNX Runtime cannot load it: {text}. Check it with onnx.checker, or try another version of ONNX Runtime"
     )
+
+
+def _lost_files(model: onnx.ModelProto, folder: Path) -> list[str]:
+    """Files of external data that are not there."""
+    entries = (e for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL for e in t.external_data)
+    places = {str(entry.value) for entry in entries if entry.key == "location"}
+    return sorted(place for place in places if not (folder / place).is_file())
 
 
 def _is_registered(domain: str, op_type: str, versions: Mapping[str, int], libraries: Sequence[str | Path]) -> bool:
@@ -236,6 +261,8 @@ def _ort_value(runtime: ModuleType, value: Any) -> Any:
     kind = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
     if value.dtype.isbuiltin == 1:
         return runtime.OrtValue.ortvalue_from_numpy(value)
+    if not hasattr(runtime.OrtValue, "ortvalue_from_numpy_with_onnx_type"):
+        raise RuntimeMissingError(f"ONNX Runtime {runtime.__version__} takes no {value.dtype} from Python. Install version 1.20 or later")
     bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}")
     return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, kind)
 
