@@ -65,10 +65,15 @@ def standard(call: Call) -> Work:
 
 
 def multi_head(call: Call) -> Work:
-    """MultiHeadAttention: query [b, s, h d], key and value, bias, masks at 4 and 5, past at 6 and 7."""
+    """MultiHeadAttention: query [b, s, h d], key and value, bias, masks at 4 and 5, past at 6 and 7.
+
+    It brings what has three axes, the result too, into [b, h, s, d] and back.
+    """
     heads = call.number("num_heads", 1)
     past = call.axis(6, -2) if call.has(6) else 0
-    return _with_operands(call, _shape(call, heads, heads, past=past, causal=bool(call.number("unidirectional"))), beside=(3, 4, 5))
+    made = _with_operands(call, _shape(call, heads, heads, past=past, causal=bool(call.number("unidirectional"))), beside=(3, 4, 5))
+    moved = prod(call.out) + sum(prod(call.shape(i)) for i in range(3) if call.has(i) and len(call.shape(i)) == 3)
+    return replace(made, parts=(*made.parts, ("Transpose", moved)))
 
 
 def grouped_query(call: Call) -> Work:

@@ -204,6 +204,7 @@ def test_attention_of_onnx_runtime_counts_its_projection() -> None:
     assert made.gemm_flops == 2 * 2 * 5 * 32 * 96 + 2 * 2 * 4 * 5 * 5 * 16
     multi = work("MultiHeadAttention", [(2, 5, 32)] * 3, [(2, 5, 32)], "float", {"num_heads": 4}, domain="com.microsoft")
     assert multi.gemm_flops == 2 * 2 * 4 * 5 * 5 * 16
+    assert ("Transpose", 4 * 2 * 5 * 32) in multi.parts
     grouped = work(
         "GroupQueryAttention",
         [(1, 1, 32), (1, 1, 16), (1, 1, 16), (1, 2, 9, 8), (1, 2, 9, 8)],
