@@ -69,13 +69,24 @@ def rewrite(model: Model, chosen: Sequence[Candidate]) -> Rewritten:
     for candidate in chosen:
         by_graph[candidate.view.graph].append(candidate)
     # inner graphs first: an edit moves the nodes that hold them
-    for graph in sorted(by_graph, key=_depth, reverse=True):
+    for graph in sorted(_with_outer(by_graph), key=_depth, reverse=True):
         maker = _Maker(names, bodies)
-        rewrites = [maker.make(candidate) for candidate in by_graph[graph]]
+        rewrites = [maker.make(candidate) for candidate in by_graph.get(graph, ())]
         _edit(_scope(proto, graph), graph, rewrites)
         result.rewrites += rewrites
     _import(proto, chosen, bodies)
     return result
+
+
+def _with_outer(graphs: Iterable[Graph]) -> Iterable[Graph]:
+    """The graphs, and those around them, whose values may lose their last reader."""
+    found: dict[Graph, None] = {}
+    for graph in graphs:
+        outer: Graph | None = graph
+        while outer is not None:
+            found[outer] = None
+            outer = outer.outer
+    return found
 
 
 def _depth(graph: Graph) -> int:

@@ -147,7 +147,7 @@ def _way_text(register: bool) -> str:
 def _contract(a: onnx.ModelProto, b: onnx.ModelProto) -> Difference | None:
     """What is wrong with the inputs and outputs of `b`: names and types must be those of `a`, and outputs in its order."""
     for kind in ("input", "output"):
-        one, two = ({v.name: v.type.tensor_type.elem_type for v in getattr(m.graph, kind)} for m in (a, b))
+        one, two = ({v.name: v.type.tensor_type.elem_type for v in getattr(m.graph, kind) if v.name not in _listed(m)} for m in (a, b))
         if one != two:
             lost = [n for n in one if n not in two]
             what = f"lost {joined(lost)}" if lost else f"has {joined([n for n in two if one.get(n) != two[n]])}, new or of another type"
@@ -155,6 +155,11 @@ def _contract(a: onnx.ModelProto, b: onnx.ModelProto) -> Difference | None:
     if [o.name for o in a.graph.output] != [o.name for o in b.graph.output]:
         return Difference("outputs must stay in order")
     return None
+
+
+def _listed(model: onnx.ModelProto) -> set[str]:
+    """Initializers, which below IR 4 had to be listed as inputs though no caller may give them."""
+    return {t.name for t in model.graph.initializer} if model.ir_version < 4 else set()
 
 
 def _ask(

@@ -80,7 +80,8 @@ def fuse(model: onnx.ModelProto, *rules: Rule | str) -> Fused:
     wanted = [r if isinstance(r, Rule) else shipped()[r] for r in rules] or list(shipped().values())
     loaded = graph.load(model)
     shapes.infer(loaded)
-    found = [item for g in loaded.graphs() for item in candidates(View(g), wanted)]
+    own = {body for f in loaded.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
+    found = [item for g in loaded.graphs() if g not in own for item in candidates(View(g), wanted)]
     able = [item for item in found if isinstance(item, Candidate) and replaces_enough(item)]
     chosen, ended = select(able, lambda c: len([n for n in c.removed if n.op != "Constant"]) - 0.5)
     declined = [item for item in found if isinstance(item, Decision)]
