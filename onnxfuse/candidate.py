@@ -169,11 +169,11 @@ def _check_types(op: Op, operands: Sequence[Operand], root: Value) -> None:
     for param, operand in zip(op.inputs, operands, strict=False):
         if operand is None:
             continue
-        have = operand.dtype
-        allowed = [ONNX_TYPES[t] for t in op.types.get(param.type, (param.type,))]
-        if have not in allowed or bound.setdefault(param.type, have) != have:
-            wanted = TYPE_NAMES.get(bound.get(param.type, 0), "one of " + ", ".join(op.types.get(param.type, (param.type,))))
-            raise Decline(f"{param.name} must be of type {wanted}; it is {type_name(have)}")
+        have, types = operand.dtype, op.types.get(param.type, (param.type,))
+        if have not in [ONNX_TYPES[t] for t in types]:
+            raise Decline(f"{param.name} must be of type {' or '.join(types)}; it is {type_name(have)}")
+        if bound.setdefault(param.type, have) != have:
+            raise Decline(f"{param.name} must be of type {type_name(bound[param.type])}, as others are; it is {type_name(have)}")
     result = op.types[op.outputs[0].type]
     if root.dtype not in [ONNX_TYPES[t] for t in result]:
         raise Decline(f"the type must be one of {', '.join(result)}; it is {type_name(root.dtype)}")

@@ -127,4 +127,64 @@ def _needed(present: Value | None) -> Value | None:
     return present if present is not None and (present.is_output or present.captured or len(present.users) > 1) else None
 
 
-RULE = Rule(before=either(op.View(result, layout=layout), result), after=build, kind="attention")
+RULE = Rule(
+    before=either(op.View(result, layout=layout), result),
+    after=build,
+    kind="attention",
+    fires_on=[
+        """g (float[2,3,5,4] q, float[2,3,7,4] k, float[2,3,7,6] v) => (float[2,3,5,6] y) <float scale = {0.5}> {
+            t = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, t)  s = Mul(d, scale)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        """g (float[b,3,s,4] q, float[b,3,t,4] k, float[b,3,t,4] v, float[b,1,1,t] mask) => (float[b,3,s,4] y) <float root = {2.0}> {
+            u = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, u)  s = Div(d, root)  m = Add(mask, s)  p = Softmax <axis = 3> (m)
+            y = MatMul(p, v)
+        }""",
+        """g (float[b,s,12] x, float[b,t,12] z, float[b,t,12] w, bool[b,1,s,t] keep) => (float[b,s,12] y)
+        <int64[4] heads = {0, 0, 3, 4}, int64[3] rows = {0, 0, 12}, float scale = {0.70710678}, float low = {-3.4028234e38}> {
+            xh = Reshape(x, heads)  q = Transpose <perm = [0, 2, 1, 3]> (xh)
+            zh = Reshape(z, heads)  k = Transpose <perm = [0, 2, 3, 1]> (zh)
+            wh = Reshape(w, heads)  v = Transpose <perm = [0, 2, 1, 3]> (wh)
+            qs = Mul(q, scale)  ks = Mul(k, scale)  d = MatMul(qs, ks)  m = Where(keep, d, low)  p = Softmax <axis = -1> (m)
+            a = MatMul(p, v)  t = Transpose <perm = [0, 2, 1, 3]> (a)  y = Reshape(t, rows)
+        }""",
+        """g (float[2,6,5,4] q, float[2,2,7,4] k, float[2,2,7,4] v) => (float[2,6,5,4] y)
+        <int64[1] two = {2}, int64[5] more = {2, 2, 3, 7, 4}, int64[4] four = {2, 6, 7, 4}, float scale = {0.5}> {
+            k1 = Unsqueeze(k, two)  k2 = Expand(k1, more)  k3 = Reshape(k2, four)  kt = Transpose <perm = [0, 1, 3, 2]> (k3)
+            v1 = Unsqueeze(v, two)  v2 = Expand(v1, more)  v3 = Reshape(v2, four)
+            d = MatMul(q, kt)  s = Mul(scale, d)  p = Softmax <axis = -1> (s)  y = MatMul(p, v3)
+        }""",
+        """g (float16[2,3,5,4] q, float16[2,3,7,4] k, float16[2,3,7,4] v) => (float16[2,3,5,4] y) <float scale = {0.5}, float cap = {2.0}> {
+            kt = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, kt)  w = Cast <to = 1> (d)  s = Mul(w, scale)
+            c = Div(s, cap)  t = Tanh(c)  r = Mul(t, cap)  p = Softmax <axis = -1> (r)  n = Cast <to = 10> (p)  y = MatMul(n, v)
+        }""",
+        """g (float[2,3,1,4] q, float[2,3,4,4] past, float[2,3,1,4] now, float[2,3,5,4] v) => (float[2,3,1,4] y, float[2,3,5,4] k)
+        <float scale = {0.5}> {
+            k = Concat <axis = 2> (past, now)  kt = Transpose <perm = [0, 1, 3, 2]> (k)
+            d = MatMul(q, kt)  s = Mul(d, scale)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        """g (float[2,3,5,4] q, float[2,3,7,4] k, float[2,3,7,4] v, bool[5,7] keep) => (float[2,3,5,4] y)
+        <float scale = {0.5}, float low = {-inf}, float zero = {0.0}> {
+            kt = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, kt)  s = Mul(d, scale)  m = Where(keep, s, low)
+            p = Softmax <axis = -1> (m)  i = IsNaN(p)  g = Where(i, zero, p)  y = MatMul(g, v)
+        }""",
+    ],
+    declines={
+        "'p' (Softmax) must be read by nobody else; the graph's output reads it too": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v) => (float[2,3,5,4] y, float[2,3,5,7] p) {
+            d = MatMul(q, k)  p = Softmax <axis = -1> (d)  y = MatMul(p, v)
+        }""",
+        "q must have 4 axes [batch, heads, seq, dim], or 3": """
+        g (float[2,1,3,5,4] q, float[2,1,3,4,7] k, float[2,1,3,7,4] v) => (float[2,1,3,5,4] y) {
+            d = MatMul(q, k)  p = Softmax <axis = -1> (d)  y = MatMul(p, v)
+        }""",
+        "beside an added mask, what is not chosen must be -inf or the lowest number; it is -100": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[5,7] keep) => (float[2,3,5,4] y)
+        <float low = {-100.0}> {
+            d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+        "scores may only be bounded by the lowest number; the bound is -1": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias) => (float[2,3,5,4] y) <float low = {-1.0}> {
+            d = MatMul(q, k)  a = Add(d, bias)  m = Max(a, low)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+    },
+)

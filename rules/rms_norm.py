@@ -15,4 +15,35 @@ def build(match: Match) -> Call:
 RULE = Rule(
     before=op.RMSNormalization(x, axes=axes, epsilon=epsilon) * optional(scale),
     after=build,
+    fires_on=[
+        """g (float[2,4] x) => (float[2,4] y) <float two = {2.0}, float eps = {0.000001}, float one = {1.0}, float[4] w = {1, 2, 3, 4}> {
+            q = Pow(x, two)  v = ReduceMean <axes = [-1]> (q)  e = Add(v, eps)  r = Sqrt(e)  i = Div(one, r)  n = Mul(x, i)  y = Mul(w, n)
+        }""",
+        """<opset_import: ["" : 18]> g (float[n,s,4] x) => (float[n,s,4] y) <int64[1] axis = {-1}, float eps = {0.00001}> {
+            w = Constant <value = float[1,1,4] {1.0, 2.0, 3.0, 4.0}> ()
+            q = Mul(x, x)  v = ReduceMean(q, axis)  e = Add(eps, v)  r = Sqrt(e)  i = Reciprocal(r)  n = Mul(i, x)  y = Mul(n, w)
+        }""",
+        """g (float[2,4] x) => (float[2,4] y) <float eps = {0.001}, float four = {4.0}, int64[1] axis = {1}> {
+            q = Mul(x, x)  t = ReduceSum(q, axis)  v = Div(t, four)  e = Add(v, eps)  r = Sqrt(e)  y = Div(x, r)
+        }""",
+        """g (float16[2,4] x, float16[4] w) => (float16[2,4] y) <float two = {2.0}, float eps = {0.000001}> {
+            z = Cast <to = 1> (x)  q = Pow(z, two)  v = ReduceMean <axes = [-1]> (q)  e = Add(v, eps)  r = Sqrt(e)  n = Div(z, r)
+            h = Cast <to = 10> (n)  y = Mul(w, h)
+        }""",
+        """<opset_import: ["" : 23]> g (float[4,3] x) => (float[3,4] y) <float[4] w = {1, 2, 3, 4}> {
+            t = Transpose(x)  n = RMSNormalization <epsilon = 0.001> (t, w)  z = Neg(n)  y = Neg(z)
+        }""",
+    ],
+    declines={
+        "the axes must be the last ones; they are [-2]": """g (float[2,4] x) => (float[2,4] y) <float eps = {0.000001}> {
+            q = Mul(x, x)  v = ReduceMean <axes = [-2]> (q)  e = Add(v, eps)  r = Sqrt(e)  y = Div(x, r)
+        }""",
+        "'v' (ReduceMean) must be read by nobody else; the graph's output reads it too": """
+        g (float[2,4] x) => (float[2,4] y, float[2,1] v) <float eps = {0.000001}> {
+            q = Mul(x, x)  v = ReduceMean <axes = [1]> (q)  e = Add(v, eps)  r = Sqrt(e)  y = Div(x, r)
+        }""",
+        "the rank of x must be known; 'x' has unknown rank": """g (float[2,4] z, int64[n] shape) => (float[] y) <float eps = {0.000001}> {
+            x = Reshape(z, shape)  q = Mul(x, x)  v = ReduceMean <axes = [-1]> (q)  e = Add(v, eps)  r = Sqrt(e)  y = Div(x, r)
+        }""",
+    },
 )
