@@ -9,6 +9,7 @@ Each recogniser reads as its equation. What a product or sum is checked for:
     swish(x, alpha)     x sigmoid(alpha x)           (SiLU: alpha 1; QuickGELU: alpha 1.702)
     mish(x)             x tanh(softplus(x))
     hardswish(x)        x clip(x/6 + 1/2, 0, 1)
+    relu(x)             max(x, 0)                    relu(x)^2 = x relu(x)
     rms_norm(x)         x (mean(x^2) + epsilon)^-1/2
     layer_norm(x)       rms_norm(x - mean(x))        mean(x^2) - mean(x)^2 = mean((x - mean(x))^2)
     softmax(x)          exp(x - max(x)) / sum(exp(x - max(x)))
@@ -145,6 +146,16 @@ def _hard_swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> 
     return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("HardSwish", (part.args[0],)), 1 / factor)
 
 
+def _squared_relu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+    """x relu(x) = relu(x)^2."""
+    if part.op != "Relu" or exponent != 1:
+        return None
+    factor, inner = product_of(part.args[0])
+    if not inner or not _contains(parts, dict(inner)):
+        return None
+    return {part: 1.0, **dict(inner)}, algebra.scale(algebra.power(part, 2.0), 1 / factor)
+
+
 def _sigmoid(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
     if part.op != SUM or exponent != -1 or len(part.parts) != 1 or not close(part.coefficient, 1.0, 1e-6):
         return None
@@ -225,7 +236,9 @@ def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Fou
     return None
 
 
-PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts], Found | None], ...] = (_gelu, _sigmoid, _swish, _mish, _hard_swish, _norm, _softmax)
+PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts], Found | None], ...] = (
+    *(_gelu, _sigmoid, _swish, _mish, _hard_swish, _squared_relu, _norm, _softmax),
+)
 
 
 def _one_plus_tanh(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
@@ -299,13 +312,56 @@ def _clip(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     return algebra.scale(hard, high)
 
 
+def _max(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """max(x, 0) = relu(x)."""
+    x = _beside_number(args, 0.0)
+    return None if x is None else algebra.operation("Relu", (x,))
+
+
+def _min(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """min(relu(x), top) = clip(x, 0, top)."""
+    top = next((a.coefficient for a in args if a.op == NUMBER), 0.0)
+    relu = _beside_number(args, top)
+    if relu is None or relu.op != "Relu" or top <= 0:
+        return None
+    return algebra.operation("Clip", relu.args, {"min": 0.0, "max": top})
+
+
+def _relu(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """relu(min(x, top)) = clip(x, 0, top)."""
+    top = next((a.coefficient for a in args[0].args if a.op == NUMBER), 0.0)
+    x = _beside_number(args[0].args, top) if args[0].op == "Min" and top > 0 else None
+    return None if x is None else algebra.operation("Clip", (x,), {"min": 0.0, "max": top})
+
+
+def _beside_number(args: Args, number: float) -> Term | None:
+    """The other one of two operands, of which one is that number."""
+    if len(args) != 2:
+        return None
+    return next((b for a, b in (args, args[::-1]) if a.op == NUMBER and a.coefficient == number and b.op != NUMBER), None)
+
+
+SOFTPLUS_IS_LINE = 16.0  # from here on log(1 + exp(x)) is x in float32
+
+
+def _softplus_above(condition: Term, yes: Term, no: Term, algebra: Algebra) -> Term | None:
+    """where(s > 20, f s, f softplus(s)) = f softplus(s): PyTorch spells it so that exp cannot overflow."""
+    factor, parts = product_of(no)
+    if condition.op != "Greater" or len(parts) != 1 or parts[0][1] != 1 or parts[0][0].op != "Softplus":
+        return None
+    (s,), (above, bound) = parts[0][0].args, condition.args
+    if above is s and bound.op == NUMBER and bound.coefficient >= SOFTPLUS_IS_LINE and yes is algebra.scale(s, factor):
+        return no
+    return None
+
+
 def _where(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     condition, yes, no = args
     if condition.op == "Not":
         return algebra.operation("Where", (condition.args[0], no, yes))
     if condition.op == "IsNaN" and condition.args[0] is no and yes.op == NUMBER and yes.coefficient == 0:
         return algebra.plain("NanToZero", (no,))
-    return None
+    return _softplus_above(condition, yes, no, algebra)
 
 
 def _not(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
@@ -328,21 +384,23 @@ def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None
     return None if whole is None else algebra.plain("RotateHalf", (algebra.operation("View", (whole[0],), {"layout": whole[1]}),))
 
 
-def joined_halves(first: Term, second: Term) -> tuple[Term, Layout] | None:
-    """(base, layout) of the view whose last axis splits into the views `first` and `second`, of equal size."""
+def joined_halves(first: Term, second: Term, axis: int = -1) -> tuple[Term, Layout] | None:
+    """(base, layout) of the view one of whose axes (negative) splits into the views `first` and `second`, of equal size."""
     if first.op != "View" or second.op != "View" or first.args[0] is not second.args[0]:
         return None
     a, b = first.attributes["layout"], second.attributes["layout"]
-    if a.axes[:-1] != b.axes[:-1] or a.fixed != b.fixed or not a.axes or len(a.axes[-1]) != 1 or len(b.axes[-1]) != 1:
+    at = len(a.axes) + axis
+    if at < 0 or len(a.axes) != len(b.axes) or _at(b, at, a.axes[at]) != a or len(a.axes[at]) != 1 or len(b.axes[at]) != 1:
         return None
-    p, q = a.axes[-1][0], b.axes[-1][0]
+    p, q = a.axes[at][0], b.axes[at][0]
     if (p.axis, p.inner, p.size) != (q.axis, q.inner, q.size) or p.axis < 0 or p.start + p.size != q.start:
         return None
-    return first.args[0], rejoin(a, replace(p, size=p.size + q.size))
+    return first.args[0], _at(a, at, (replace(p, size=p.size + q.size),))
 
 
-def rejoin(layout: Layout, last: Any) -> Layout:
-    return replace(layout, axes=(*layout.axes[:-1], (last,)))
+def _at(layout: Layout, axis: int, pieces: Any) -> Layout:
+    """The layout with other pieces on one axis."""
+    return replace(layout, axes=(*layout.axes[:axis], pieces, *layout.axes[axis + 1 :]))
 
 
 IDENTITIES: Mapping[str, Callable[[Algebra, Args, Attributes], Term | None]] = {
@@ -350,6 +408,9 @@ IDENTITIES: Mapping[str, Callable[[Algebra, Args, Attributes], Term | None]] = {
     "Tanh": _odd("Tanh"),
     "Log": _log,
     "Clip": _clip,
+    "Max": _max,
+    "Min": _min,
+    "Relu": _relu,
     "Where": _where,
     "Not": _not,
     "View": _view,
