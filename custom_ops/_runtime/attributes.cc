@@ -113,6 +113,7 @@ class LoadTimeReader {
     switch (attribute.kind) {
       case Attribute::Kind::kInt:
         Is(ort::ReadOpAttr(api_)(given, kOrtAttributeInt, &value.i, sizeof(value.i), &size));
+        if (value.i < attribute.int_min || value.i > attribute.int_max) value.i = attribute.int_default;
         break;
       case Attribute::Kind::kFloat:
         Is(ort::ReadOpAttr(api_)(given, kOrtAttributeFloat, &value.f, sizeof(value.f), &size));

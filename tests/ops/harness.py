@@ -125,7 +125,7 @@ def assert_close(got: Mapping[str, Any], want: Mapping[str, Any], tolerance: flo
         assert value.shape == expected.shape, name
         finite = np.isfinite(expected)
         np.testing.assert_array_equal(value[~finite], np.asarray(expected, np.float64)[~finite], name)
-        error = np.abs(value - expected)[finite] / np.maximum(1.0, np.abs(expected[finite]))
+        error = np.abs(value[finite] - expected[finite]) / np.maximum(1.0, np.abs(expected[finite]))
         assert error.max(initial=0.0) <= tolerance, f"{name}: error {error.max():.3g} is over {tolerance:g}"
 
 
