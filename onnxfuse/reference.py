@@ -65,11 +65,11 @@ class Reference:
             return self.op("ReduceMean", value, self.ints(*axes), keepdims=1)
         return self.let(f"ReduceMean <axes = [{', '.join(map(str, axes))}], keepdims = 1> ({value})")
 
-    def halves(self, value: str) -> tuple[str, str]:
-        """The two halves of the last axis; their number was told by the outputs alone until opset 18."""
+    def halves(self, value: str, axis: int = -1) -> tuple[str, str]:
+        """The two halves of an axis; their number was told by the outputs alone until opset 18."""
         first, second = f"v{len(self._statements)}", f"v{len(self._statements)}b"
         count = ", num_outputs = 2" if self.instance.opset >= 18 else ""
-        self._statements.append((f"{first}, {second}", f"Split <axis = -1{count}> ({value})"))
+        self._statements.append((f"{first}, {second}", f"Split <axis = {axis}{count}> ({value})"))
         return first, second
 
     def slice(self, value: str, start: int, end: int, step: int = 1) -> str:
