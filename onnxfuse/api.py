@@ -190,7 +190,7 @@ class _Run:
 
     def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path]) -> Result:
         barred: dict[tuple[str, str], Decision] = {}
-        validator = Validator(self.progress) if verify else None
+        validator = Validator(self.progress, libraries) if verify else None
         while True:
             chosen, decisions = self.decide(frozenset(barred))
             with self._timed("rewrite"):

@@ -20,9 +20,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Validator:
-    """Validates rewrites; equal ones (same op, attributes, shapes and types) only once."""
+    """Validates rewrites; equal ones (same op, attributes, shapes and types) only once.
+
+    libraries: custom-op libraries that the model, or what a rule makes of it, needs besides ours.
+    """
 
     progress: Progress
+    libraries: Sequence[str | Path] = ()
     known: dict[str, str | None] = field(default_factory=dict)  # fingerprint -> what is wrong
     rewrites: int = 0
 
@@ -49,7 +53,7 @@ class Validator:
                 before, after = as_models(rewrite, sizes)
                 key = fingerprint(after) + fingerprint(before)
                 if key not in self.known:
-                    difference = verify_rewrite(before, after, seed=seed)
+                    difference = verify_rewrite(before, after, seed=seed, libraries=self.libraries)
                     self.known[key] = None if difference is None else str(difference)
             except OnnxFuseError as error:
                 return f"it cannot be run: {error}"

@@ -14,6 +14,8 @@ import onnx
 import pytest
 from typer.main import get_command
 
+import onnxfuse
+from onnxfuse import validate
 from onnxfuse.cli import app
 from onnxfuse.commands.options import names, sizes
 from onnxfuse.errors import UsageError
@@ -162,6 +164,14 @@ def test_library_that_is_none_is_named(cli: Cli, gelu: Path, tmp_path: Path) -> 
     (tmp_path / "ops.so").write_bytes(b"no library")
     failed(cli("optimize", gelu, tmp_path / "out.onnx", "--level", "all", "--library", tmp_path / "ops.so"), 1, "ops.so")
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_library_is_loaded_for_each_rewrite_too(monkeypatch: pytest.MonkeyPatch, gelu: Path) -> None:
+    given: list[object] = []
+    check = validate.verify_rewrite
+    monkeypatch.setattr(validate, "verify_rewrite", lambda *a, **k: given.append(k["libraries"]) or check(*a, **k))
+    onnxfuse.optimize(gelu, level="all", libraries=[onnxfuse.library_path()])
+    assert given and set(map(str, given)) == {str([onnxfuse.library_path()])}
 
 
 def test_bug_is_called_one_and_verbose_shows_the_traceback() -> None:
