@@ -344,15 +344,31 @@ def may_match(pattern: Term, target: Term) -> bool:
     return pattern.op == PRODUCT and target.op != NUMBER
 
 
+def could_match(pattern: Term, target: Term, depth: int = 3) -> bool:
+    """Whether the operations agree some levels down, where only one order of operands can be meant."""
+    if pattern.op == NAMED:
+        return could_match(pattern.args[0], target, depth)
+    if not may_match(pattern, target):
+        return False
+    if depth == 0 or pattern.op in (VARIABLE, NUMBER, PRODUCT, SUM) or pattern.op in COMMUTATIVE or pattern.op in NORMS:
+        return True
+    if len(pattern.args) != len(target.args):
+        return False
+    return all(could_match(p, t, depth - 1) for p, t in zip(pattern.args, target.args, strict=True))
+
+
 # ---- where to look
 
 
 def anchors(pattern: Term) -> tuple[str, str | None]:
-    """(kind of the root, an operation that must be one of its parts)."""
+    """(kind of the root, what must be inside: an operation among the parts, or "0:Softmax" for the first operand)."""
     if pattern.op == NAMED:
         return anchors(pattern.args[0])
-    if pattern.op not in (PRODUCT, SUM):
+    if pattern.op in COMMUTATIVE:
         return pattern.op, None
+    if pattern.op not in (PRODUCT, SUM):
+        structured = ((i, _anchor_of(a)) for i, a in enumerate(pattern.args))
+        return pattern.op, next((f"{i}:{op}" for i, op in structured if op not in (VARIABLE, NUMBER, PRODUCT, SUM)), None)
     inner = [_anchor_of(t) for t, _ in pattern.parts if t.op not in (VARIABLE, NUMBER)]
     inner.sort(key=lambda op: op in (SUM, PRODUCT))
     return pattern.op, inner[0] if inner else None
@@ -365,6 +381,8 @@ def _anchor_of(term: Term) -> str:
 def keys(term: Term) -> Iterator[tuple[str, str | None]]:
     """Every `anchors` value under which a pattern may match this term."""
     yield term.op, None
+    for i, arg in enumerate(term.args):
+        yield term.op, f"{i}:{arg.op}"
     if term.op in (PRODUCT, SUM):
         for part in {t.op for t, _ in term.parts}:
             yield term.op, part
@@ -391,6 +409,8 @@ def find(view: View, rules: Sequence[Rule]) -> Iterator[Hit]:
                 if (rule.name, position) in seen:
                     continue
                 seen.add((rule.name, position))
+                if not could_match(pattern, term):
+                    continue
                 for bound in matcher.match(pattern, term):
                     yield Hit(rule, term, bound)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import onnx
@@ -166,6 +167,7 @@ def show(shape: Sequence[Dim]) -> str:
 _PARAM = re.compile(r"(\w+)\s*:\s*(\w+)\s*(?:\[([^\]]*)\])?\s*(\?)?")
 
 
+@cache
 def _params(text: str) -> tuple[Param, ...]:
     inside = text[text.index("(") + 1 : text.rindex(")")]
     return tuple(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from onnxfuse.candidate import Candidate
 from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
 from onnxfuse.cost.types import BITS
 from onnxfuse.cost.work import Kind
-from onnxfuse.errors import ShapeError
+from onnxfuse.errors import ShapeError, UsageError
 from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.op import TYPE_NAMES, Op
-from onnxfuse.rule import Made, NewConstant
+from onnxfuse.rule import Made, NewConstant, Operand
 from onnxfuse.symbolic import Dim, broadcasts, substitute
 
 Shape = tuple[int, ...]
@@ -22,17 +23,27 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Pricer:
-    """Prices the candidates of one graph at `sizes`, a number for each symbolic dim."""
+    """Prices the candidates of one graph at `sizes`, a number for each symbolic dim.
+
+    Layers repeat: what is equal but for its names is counted and priced once.
+    """
 
     model: Model
     sizes: Mapping[str, int]
+    _works: dict[Node, Work | None] = field(default_factory=dict)
+    _counted: dict[Hashable, Work | None] = field(default_factory=dict)
+    _priced: dict[Hashable, Price] = field(default_factory=dict)
 
     def price(self, candidate: Candidate) -> Price:
-        """Predicted times, bytes and launches of the nodes that vanish against the one that comes."""
+        """Predicted times, bytes and launches of the nodes that vanish against those that come."""
         before = [w for n in sorted(candidate.removed, key=lambda n: n.index) if (w := self._node(n)) is not None]
-        return self.model.price(before, [self._fused(candidate, before)])
+        after = [*self._helpers(candidate.call.operands), self._fused(candidate, before)]
+        key = (tuple(before), tuple(after))
+        if key not in self._priced:
+            self._priced[key] = self.model.price(before, after)
+        return self._priced[key]
 
-    def _dims(self, value: Value | None) -> Shape | None:
+    def _dims(self, value: Value | NewConstant | Made | None) -> Shape | None:
         return None if value is None or value.shape is None else tuple(map(self._size, value.shape))
 
     def _size(self, dim: Dim) -> int:
@@ -46,31 +57,56 @@ class Pricer:
 
     def _node(self, node: Node) -> Work | None:
         """One node as a kernel; None for a constant and for one whose shapes are unknown."""
-        if node.op == "Constant":
-            return None
-        attributes = {k: v for k, v in node.attributes.items() if isinstance(v, (int, float, str, list, tuple))}
-        values = (*node.inputs, *node.outputs)
-        shapes = [self._dims(v) for v in values]
-        types = [TYPE_NAMES.get(v.dtype) if v is not None else None for v in values]
-        split = len(node.inputs)
-        try:
-            return count.work(
-                node.op, shapes[:split], shapes[split:], types, attributes, domain=node.domain, name=node.label, values=_exponent(node)
-            )
-        except ShapeError:
-            return None
+        if node not in self._works:
+            attributes = {k: v for k, v in node.attributes.items() if isinstance(v, (int, float, str, list, tuple))}
+            free = node.op == "Constant" and not node.domain
+            self._works[node] = None if free else self._count(node.op, node.domain, node.inputs, node.outputs, attributes, _exponent(node))
+        return self._works[node]
+
+    def _count(
+        self,
+        op: str,
+        domain: str,
+        inputs: Sequence[Value | NewConstant | Made | None],
+        outputs: Sequence[Value | Made | None],
+        attributes: Mapping[str, Any],
+        values: Mapping[int, float],
+    ) -> Work | None:
+        shapes = [[self._dims(v) for v in side] for side in (inputs, outputs)]
+        types = [v.dtype if v is not None else None for v in (*inputs, *outputs)]
+        key = (op, domain, str(shapes), str(types), str(sorted(attributes.items())), str(values))
+        if key not in self._counted:
+            try:
+                self._counted[key] = count.work(op, *shapes, types, attributes, domain=domain, values=values)
+            except (ShapeError, UsageError):
+                self._counted[key] = None
+        return self._counted[key]
+
+    def _helpers(self, operands: Iterable[Operand]) -> Iterator[Work]:
+        """Operators that the rewrite adds in front of the fused one."""
+        for made in operands:
+            if isinstance(made, Made):
+                yield from self._helpers(made.operands)
+                work = self._count(made.op, "", made.operands, [made], dict(made.attributes), {})
+                if work is not None:
+                    yield work
 
     def _fused(self, candidate: Candidate, before: list[Work]) -> Work:
-        """The new node: all the arithmetic of what it replaces, moving only its own inputs and outputs."""
-        operands = [o for o in candidate.call.operands if o is not None]
+        """The new node: the arithmetic of what it replaces, or of an attention as it skips blocks; only its own bytes."""
+        call, own = candidate.call, isinstance(candidate.call.op, Op)
+        if candidate.rule.kind == "attention" and own:
+            attributes = {**call.op.attributes, **call.attributes}
+            work = self._count(call.name, call.domain, call.operands, candidate.outputs, attributes, {})
+            if work is not None:
+                return replace(work, fused=True, name=call.name)
+        operands = [o for o in call.operands if o is not None]
         read, written = sum(map(self._bytes, operands)), sum(self._bytes(o) for o in candidate.outputs if o is not None)
         kind: Kind | None = "attention" if candidate.rule.kind == "attention" else None
-        count_of = len(operands) + len(candidate.outputs)
-        work = fuse(candidate.call.name, before, bytes_read=read, bytes_written=written, operands=count_of, kind=kind)
-        return replace(work, fused=isinstance(candidate.call.op, Op))
+        work = fuse(call.name, before, bytes_read=read, bytes_written=written, operands=len(operands) + len(candidate.outputs), kind=kind)
+        return replace(work, fused=own)
 
     def _bytes(self, value: Value | NewConstant | Made) -> int:
-        shape = None if value.shape is None else tuple(map(self._size, value.shape))
+        shape = self._dims(value)
         return 0 if shape is None else prod(shape) * BITS.get(TYPE_NAMES.get(value.dtype, "float"), 32) // 8
 
 
