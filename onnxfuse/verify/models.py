@@ -51,9 +51,14 @@ class Verification:
             return f"different: {self.differences[0]}{more}{left}"
         if not self.feeds:
             return f"not compared: {'; '.join(self.not_run)}"
+        return self.same + left
+
+    @property
+    def same(self) -> str:
+        """How much was compared and found the same."""
         worst = max(self.errors, key=lambda name: self.errors[name], default="")
         error = f", largest error {self.errors[worst]:.3g} in '{worst}'" if worst else ""
-        return f"same on {len(self.feeds)} input sets{error}{left}"
+        return f"same on {len(self.feeds)} input sets{error}"
 
 
 @dataclass(frozen=True)
