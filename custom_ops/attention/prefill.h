@@ -6,7 +6,8 @@
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-inline constexpr int kMostChunks = 4;          // chunks of queries to a tile
+inline constexpr int kMostChunks = 4;  // chunks of queries to a tile
+inline constexpr int64_t kMostRows = kMostChunks * kChunk;
 inline constexpr int kMostBlockKeys = 128;     // keys to a block
 inline constexpr int64_t kBlockFloats = 8192;  // of keys, and of values, to a block: 32 KB, so that L1 and L2 hold them
 
@@ -157,7 +158,7 @@ class TileRunner {
     const int value_vecs = static_cast<int>(RoundUp(a_.value_size, kLanes) / kLanes);
     float* sums = w_.sums + int64_t{c} * kChunk * w_.value_stride;
     ForEachVecGroup(value_vecs, [&]<int kVecs>(int vec) {
-      AddValues<kVecs>(block, vec, count, w_.scores, chunk.count, running, sums, w_.value_stride);
+      AddBlock<kVecs>(block, vec, count, w_.scores, chunk.count, running, sums, w_.value_stride);
     });
     running.is_started = true;
   }
@@ -194,26 +195,45 @@ class TileRunner {
   float to_log2_;
 };
 
+// How the rows of all heads are cut into tiles.
+struct Tiling {
+  int64_t spans;  // of one key head: heads with few queries share a span, so that their rows fill a tile together
+  int64_t span_rows;
+  int64_t tiles;      // of one span
+  int64_t tile_rows;  // at most
+
+  template <typename T>
+  ONNXFUSE_INLINE static Tiling Of(const AttentionArgs<T>& a, int threads) {
+    constexpr int64_t kTilesPerThread = 4;  // so that a thread that is late does not hold up the rest for long
+    const int64_t group = a.q_heads / a.kv_heads, spans = a.queries < kChunk ? 1 : group,
+                  rows = group * a.queries / spans;
+    const int64_t all_spans = a.batch * a.kv_heads * spans;
+    const int64_t least = threads == 1 ? 1 : (kTilesPerThread * threads + all_spans - 1) / all_spans;
+    const int64_t tiles = Most((rows + kMostRows - 1) / kMostRows, Least(least, (rows + kChunk - 1) / kChunk));
+    const int64_t tile_rows = RoundUp((rows + tiles - 1) / tiles, kLanes);
+    return {spans, rows, (rows + tile_rows - 1) / tile_rows, tile_rows};
+  }
+
+  // Tile i of all. Early and late tiles alternate: where there is a diagonal these see fewer keys than those.
+  ONNXFUSE_INLINE Tile At(int64_t i, int64_t kv_heads) const {
+    const int64_t at = i % tiles, tile = at % 2 == 0 ? at / 2 : tiles - 1 - at / 2;
+    const int64_t span = i / tiles % spans, head = i / tiles / spans;
+    const int64_t first = span * span_rows + tile * tile_rows;
+    return {head / kv_heads, head % kv_heads, first, Least(first + tile_rows, (span + 1) * span_rows)};
+  }
+};
+
 template <typename T>
 void Prefill(const AttentionArgs<T>& a, const ParallelFor& parallel) {
-  const int64_t group = a.q_heads / a.kv_heads;
-  const int64_t stacked = a.queries < kChunk ? group : 1;  // heads whose queries share a tile
-  const int64_t rows = stacked * a.queries;
-  const int64_t tile_rows = kChunk * kMostChunks;
-  const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
-  const int64_t spans = group / stacked;
-  const double flops =
-      2.0 * static_cast<double>(Least(rows, tile_rows) * (a.past_keys + a.new_keys) * (a.head_size + a.value_size));
-  parallel(a.batch * a.kv_heads * spans * tiles, flops / 64, [&](int64_t begin, int64_t end) {
-    Workspace* workspace = NewWorkspace(a.head_size, a.value_size);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t tile = i % tiles, span = i / tiles % spans, pair = i / tiles / spans;
-      const int64_t first = span * rows + tile * tile_rows;
-      TileRunner<T>(a, {pair / a.kv_heads, pair % a.kv_heads, first, Least(first + tile_rows, span * rows + rows)},
-                    workspace)
-          .Run();
-    }
-  });
+  const Tiling tiling = Tiling::Of(a, parallel.threads);
+  const int64_t keys = a.past_keys + a.new_keys;
+  const double flops = 2.0 * static_cast<double>(tiling.tile_rows * keys * (a.head_size + a.value_size));
+  constexpr double kFlopsPerNanosecond = 64;
+  parallel(a.batch * a.kv_heads * tiling.spans * tiling.tiles, flops / kFlopsPerNanosecond,
+           [&](int64_t begin, int64_t end) {
+             Workspace* workspace = NewWorkspace(a.head_size, a.value_size);
+             for (int64_t i = begin; i < end; ++i) TileRunner<T>(a, tiling.At(i, a.kv_heads), workspace).Run();
+           });
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

@@ -62,32 +62,40 @@ ONNXFUSE_INLINE void ScoreBlock(const Block& block, int count, const float* quer
   for (int v = 0; v < kVecs; ++v) Store(most + v * kLanes, largest[v]);
 }
 
-// sums[query][...] = sums * keep + probabilities * values, for kVecs vectors of the values of `count` keys.
-template <int kVecs>
-ONNXFUSE_INLINE void AddValues(const Block& block, int vec, int count, const float* probabilities, int queries,
-                               const Running& running, float* sums, int64_t sums_stride) {
-  constexpr int kRows = TileRows(kVecs);
-  for (int i = 0; i < queries; i += kRows) {
-    Vec sum[kRows][kVecs];
-    float* out = sums + i * sums_stride + vec * kLanes;
-    if (running.is_started) {
-#pragma GCC unroll 24
-      for (int r = 0; r < kRows; ++r) {
-        const Vec keep = Set(running.keep[i + r]);
-#pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(out + r * sums_stride + v * kLanes) * keep;
-      }
-    } else {
-      Clear(sum);
-    }
-    MultiplyAdd<kRows, kVecs, Order::kColumns>(probabilities + i, kChunk, block.values + vec * kLanes,
-                                               block.value_stride, count, sum);
+// sums[query][...] = sums * keep + probabilities * values, for kRows queries and kVecs vectors of `count` values.
+template <int kRows, int kVecs>
+ONNXFUSE_INLINE void AddRows(const float* values, int64_t stride, int count, const float* probabilities,
+                             const float* keep, bool is_started, float* sums, int64_t sums_stride) {
+  Vec sum[kRows][kVecs];
+  if (is_started) {
 #pragma GCC unroll 24
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) Store(out + r * sums_stride + v * kLanes, sum[r][v]);
+      for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(sums + r * sums_stride + v * kLanes) * Set(keep[r]);
     }
+  } else {
+    Clear(sum);
   }
+  MultiplyAdd<kRows, kVecs, Order::kColumns>(probabilities, kChunk, values, stride, count, sum);
+#pragma GCC unroll 24
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) Store(sums + r * sums_stride + v * kLanes, sum[r][v]);
+  }
+}
+
+// The same for all queries of a chunk, and vectors vec to vec + kVecs of the values.
+template <int kVecs>
+ONNXFUSE_INLINE void AddBlock(const Block& block, int vec, int count, const float* probabilities, int queries,
+                              const Running& running, float* sums, int64_t sums_stride) {
+  constexpr int kRows = TileRows(kVecs);
+  auto rows = [&]<int kCount>(int i) {
+    AddRows<kCount, kVecs>(block.values + vec * kLanes, block.value_stride, count, probabilities + i, running.keep + i,
+                           running.is_started, sums + i * sums_stride + vec * kLanes, sums_stride);
+  };
+  int i = 0;
+  for (; i + kRows / 2 < queries; i += kRows) rows.template operator()<kRows>(i);
+  if (i < queries) rows.template operator()<kRows / 2>(i);  // sums has room for rows past the last query
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

@@ -38,7 +38,7 @@ def _contrib(use: Use) -> Call:
     past = use.get("past_key"), use.get("past_value")
     if past != (None, None) and k.size != v.size:
         raise Decline(f"keys and values must have the same size beside a past in MultiHeadAttention; they have {k.size} and {v.size}")
-    by_seq = past != (None, None) or k.size != v.size or _transposes((k, v), "BSE") <= _transposes((k, v), "BHSD")
+    by_seq = _is_cached(use) or k.size != v.size or _transposes((k, v), "BSE") <= _transposes((k, v), "BHSD")
     mask = _added(use, q, k, use.number("mask_value"), rank=4)
     attributes: dict[str, Attribute] = {"num_heads": q.heads, **_scale(use)}
     if _causal(use, q, k):
@@ -51,10 +51,15 @@ def _contrib(use: Use) -> Call:
 def _same_heads(use: Use) -> Operands:
     """Queries, keys and values, these repeated where several queries share them."""
     q, k, v = laid(use, "q"), laid(use, "k"), laid(use, "v")
-    if k.heads != q.heads and use.get("past_key") is not None:
-        raise Decline(f"a past must have as many heads as the queries in MultiHeadAttention; they are {k.heads} and {q.heads}")
+    if k.heads != q.heads and _is_cached(use):
+        raise Decline(f"past and present must have as many heads as the queries in MultiHeadAttention; they are {k.heads} and {q.heads}")
     times = q.heads // k.heads
     return q, k.repeated(times, use.opset), v.repeated(times, use.opset)
+
+
+def _is_cached(use: Use) -> bool:
+    """Whether there is a past, or somebody needs the present."""
+    return any(x is not None for x in (use.get("past_key"), use.output("present_key"), use.output("present_value")))
 
 
 def _standard(use: Use) -> Call:
