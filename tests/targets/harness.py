@@ -39,7 +39,7 @@ def matched(model: onnx.ModelProto) -> tuple[View, Call, graph.Node]:
     shapes.infer(loaded)
     view = View(loaded.main)
     node = next(n for n in loaded.main.nodes if n.domain == DOMAIN)
-    return view, Call(DOMAIN, node.op, tuple(node.inputs), node.attributes, tuple([None, *node.outputs[1:]])), node
+    return view, Call(DOMAIN, node.op, tuple(node.inputs), node.attributes, (None, *node.outputs[1:])), node
 
 
 def written(op: Op, case: Case, kind: str, to: Target, opset: int) -> Iterator[onnx.ModelProto]:
