@@ -29,6 +29,7 @@ PROBES: dict[str, Probe] = {
     "BiasGelu": Probe("BiasGelu", SHAPE, (_ROW,), domain=CONTRIB),
     "QuickGelu": Probe("QuickGelu", SHAPE, attributes={"alpha": 1.0}, domain=CONTRIB),
     "SkipLayerNormalization": Probe("SkipLayerNormalization", SHAPE, (_ROW, _ROW), domain=CONTRIB, twice=True),
+    "SkipSimplifiedLayerNormalization": Probe("SkipSimplifiedLayerNormalization", SHAPE, (_ROW,), domain=CONTRIB, twice=True),
     "SimplifiedLayerNormalization": Probe("SimplifiedLayerNormalization", SHAPE, (_ROW,)),
     "Pow": Probe("Pow", SHAPE, constants(0.7), chained=False),
     "Pow:2": Probe("Pow", SHAPE, constants(2.0), chained=False),

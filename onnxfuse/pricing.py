@@ -19,6 +19,7 @@ from onnxfuse.rule import Made, NewConstant, Operand
 from onnxfuse.symbolic import Dim, broadcasts, substitute
 
 Shape = tuple[int, ...]
+RUNTIME_DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Pricer:
     def price(self, candidate: Candidate) -> Price:
         """Predicted times, bytes and launches of the nodes that vanish against those that come."""
         before = [w for n in sorted(candidate.removed, key=lambda n: n.index) if (w := self._node(n)) is not None]
-        after = [*self._helpers(candidate.call.operands), self._fused(candidate, before)]
+        call = candidate.call
+        after = [*self._helpers(call.operands), self._fused(candidate, before), *self._steps(call.then)]
         key = (tuple(before), tuple(after))
         if key not in self._priced:
             self._priced[key] = self.model.price(before, after)
@@ -91,14 +93,21 @@ class Pricer:
                 if work is not None:
                     yield work
 
+    def _steps(self, steps: Iterable[Made]) -> Iterator[Work]:
+        """Operators that the rewrite adds behind the fused one: as much goes into each as comes out."""
+        for step in steps:
+            work = self._count(step.op, "", [step, *step.operands], [step], dict(step.attributes), {})
+            if work is not None:
+                yield work
+
     def _fused(self, candidate: Candidate, before: list[Work]) -> Work:
-        """The new node: the arithmetic of what it replaces, or of an attention as it skips blocks; only its own bytes."""
+        """The new node: what ONNX Runtime's own costs, an attention as it skips blocks, or the arithmetic of what it replaces."""
         call, own = candidate.call, isinstance(candidate.call.op, Op)
-        if candidate.rule.kind == "attention" and own:
-            attributes = {**call.op.attributes, **call.attributes}
+        if call.domain in RUNTIME_DOMAINS or candidate.rule.kind == "attention" and own:
+            attributes = {**call.op.attributes, **call.attributes} if own else call.attributes
             work = self._count(call.name, call.domain, call.operands, candidate.outputs, attributes, {})
             if work is not None:
-                return replace(work, fused=True, name=call.name)
+                return replace(work, fused=own, name=call.name)
         operands = [o for o in call.operands if o is not None]
         read, written = sum(map(self._bytes, operands)), sum(self._bytes(o) for o in candidate.outputs if o is not None)
         kind: Kind | None = "attention" if candidate.rule.kind == "attention" else None
