@@ -208,7 +208,7 @@ def _check_rounding(region: Sequence[Node], root: Value) -> None:
     """A Cast that rounds may vanish only when the op rounds to that type itself."""
     for node in region:
         source, target = node.input(0), node.outputs[0] if node.outputs else None
-        if node.op not in ("Cast", "CastLike") or source is None or target is None:
+        if node.op not in ("Cast", "CastLike") or source is None or target is None or source.is_constant:
             continue
         rounds = source.dtype in FLOATS and source.dtype != target.dtype and (source.dtype, target.dtype) not in WIDENS
         if rounds and target.dtype != root.dtype:

@@ -29,6 +29,7 @@ Parts = Mapping[Term, float]
 SQRT_HALF = math.sqrt(0.5)
 TANH_GELU = 2 * math.sqrt(2 / math.pi)  # the factor once tanh is written as a sigmoid
 TANH_GELU_CUBIC = 0.044715
+USUAL_ALPHAS = (1.0, 1.702)  # SiLU, QuickGELU
 LINEAR = ("Mean", "View", "MatMul", "RotateHalf")  # f(c x) = c f(x)
 
 
@@ -38,7 +39,7 @@ class Canonical(Algebra):
     def recognise_product(self, coefficient: float, parts: Parts) -> Term:
         for recognise in PRODUCTS:
             for part, exponent in parts.items():
-                found = recognise(self, part, exponent, parts)
+                found = recognise(self, part, exponent, parts, coefficient)
                 if found is not None:
                     used, replacement = found
                     rest = _minus(parts, used)
@@ -77,8 +78,17 @@ def _contains(parts: Parts, wanted: Parts) -> bool:
     return all(parts.get(t, 0.0) >= e > 0 for t, e in wanted.items())
 
 
-def _gelu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
-    if part.op != SUM or exponent != 1 or not close(part.coefficient, 1.0) or len(part.parts) != 1:
+def _near(number: float, coefficient: float) -> float:
+    """1, the coefficient of the product, half or double of it, if the number is that up to the rounding of constants.
+
+    The coefficient is that of the function's argument, with whatever of the halves in the formula is in the product yet.
+    """
+    usual = (math.copysign(u, number) for u in (1.0, coefficient, coefficient / 2, coefficient * 2))
+    return next((u for u in usual if close(number, u)), number)
+
+
+def _gelu(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
+    if part.op != SUM or exponent != 1 or not close(abs(part.coefficient), 1.0) or len(part.parts) != 1:
         return None
     ((erf, weight),) = part.parts
     if erf.op != "Erf" or not close(weight, 1.0):
@@ -87,27 +97,30 @@ def _gelu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found 
     x = dict(inner)
     if not x or not _contains(parts, x):
         return None
-    k = snapped(factor / SQRT_HALF)
+    sign = math.copysign(1.0, part.coefficient)  # erf(x) - 1 = -(1 + erf(-x))
+    k = _near(sign * factor / SQRT_HALF, coefficient)
     gelu = algebra.plain("Gelu", (algebra.product(k, inner),), {"approximate": "none"})
-    return {part: 1.0, **x}, algebra.scale(gelu, 2.0 / k)
+    return {part: 1.0, **x}, algebra.scale(gelu, sign * 2.0 / k)
 
 
-def _swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _swish(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     if part.op != "Sigmoid" or exponent != 1:
         return None
     factor, inner = product_of(part.args[0])
-    gelu = _tanh_gelu(algebra, factor, dict(inner), parts)
+    gelu = _tanh_gelu(algebra, factor, dict(inner), parts, coefficient)
     if gelu is not None:
         used, replacement = gelu
         return {part: 1.0, **used}, replacement
     x = dict(inner)
-    if not x or not _contains(parts, x) or factor <= 0:
+    if not x or not _contains(parts, x):
         return None
-    swish = algebra.plain("Swish", (algebra.product(1.0, inner),), {"alpha": snapped(factor)})
-    return {part: 1.0, **x}, swish
+    # c x sigmoid(f x) is swish of c x where that has a usual alpha, else of x or -x
+    k = coefficient if any(close(factor / coefficient, alpha) for alpha in USUAL_ALPHAS) else math.copysign(1.0, factor)
+    swish = algebra.plain("Swish", (algebra.product(k, inner),), {"alpha": snapped(factor / k)})
+    return {part: 1.0, **x}, algebra.scale(swish, 1 / k)
 
 
-def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts) -> Found | None:
+def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts, coefficient: float) -> Found | None:
     """x of sigmoid(factor * x * (1 + cubic * x^2)), if that is what it is."""
     for cubic, exponent in inner.items():
         if exponent != 1 or cubic.op != SUM or len(cubic.parts) != 1 or cubic.coefficient <= 0:
@@ -118,7 +131,7 @@ def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts) -> F
         if not x or dict(squared) != {t: 2 * e for t, e in x.items()}:
             continue
         # in terms of the real input y = k x: factor (c0 x + w x^3), where c0 is the sum's offset
-        k = snapped(factor * cubic.coefficient / TANH_GELU)
+        k = _near(factor * cubic.coefficient / TANH_GELU, coefficient)
         if not close(weight / cubic.coefficient, TANH_GELU_CUBIC * k * k) or not _contains(parts, x):
             continue
         gelu = algebra.plain("Gelu", (algebra.product(k, x.items()),), {"approximate": "tanh"})
@@ -126,7 +139,7 @@ def _tanh_gelu(algebra: Algebra, factor: float, inner: Parts, parts: Parts) -> F
     return None
 
 
-def _mish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _mish(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     if part.op != "Tanh" or exponent != 1 or part.args[0].op != "Softplus":
         return None
     x = part.args[0].args[0]
@@ -136,17 +149,18 @@ def _mish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found 
     return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("Mish", (x,)), 1 / factor)
 
 
-def _hard_swish(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _hard_swish(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     if part.op != "HardSigmoid" or exponent != 1:
         return None
     alpha, beta = part.attributes["alpha"], part.attributes["beta"]
     factor, inner = product_of(part.args[0])
-    if not inner or not _contains(parts, dict(inner)) or not close(beta, 0.5) or not close(alpha, 1 / 6):
+    if not inner or not _contains(parts, dict(inner)) or not close(beta, 0.5) or not alpha:
         return None
-    return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("HardSwish", (part.args[0],)), 1 / factor)
+    k = _near(6 * alpha * factor, coefficient)
+    return {part: 1.0, **dict(inner)}, algebra.scale(algebra.plain("HardSwish", (algebra.product(k, inner),)), 1 / k)
 
 
-def _squared_relu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _squared_relu(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     """x relu(x) = relu(x)^2."""
     if part.op != "Relu" or exponent != 1:
         return None
@@ -156,7 +170,7 @@ def _squared_relu(algebra: Algebra, part: Term, exponent: float, parts: Parts) -
     return {part: 1.0, **dict(inner)}, algebra.scale(algebra.power(part, 2.0), 1 / factor)
 
 
-def _sigmoid(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _sigmoid(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     if part.op != SUM or exponent != -1 or len(part.parts) != 1 or not close(part.coefficient, 1.0, 1e-6):
         return None
     ((exp, weight),) = part.parts
@@ -165,7 +179,7 @@ def _sigmoid(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Fou
     return {part: -1.0}, algebra.operation("Sigmoid", (algebra.negate(exp.args[0]),))
 
 
-def _norm(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _norm(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     """x * (mean(x^2) + epsilon)^-1/2, for any x that is a product of other parts."""
     if exponent != -0.5:
         return None
@@ -179,11 +193,14 @@ def _norm(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found 
     axes = mean.attributes["axes"]
     centred = _centred(x, axes)
     attributes = {"axes": axes, "epsilon": epsilon}
+    sign = math.copysign(1.0, coefficient)  # -norm(x) is norm(-x)
     if centred is not None:
-        norm = algebra.plain("LayerNormalization", (centred,), attributes)
-        sign = next(c for t, c in next(iter(x)).parts if t is centred or product_of(t)[1] == product_of(centred)[1])
-        return {part: -0.5, **x}, norm if sign > 0 else algebra.negate(norm)
-    return {part: -0.5, **x}, algebra.plain("RMSNormalization", (algebra.product(1.0, x.items()),), attributes)
+        sign *= next(c for t, c in next(iter(x)).parts if t is centred or product_of(t)[1] == product_of(centred)[1])
+        sign = math.copysign(1.0, sign)
+        norm = algebra.plain("LayerNormalization", (algebra.scale(centred, sign),), attributes)
+        return {part: -0.5, **x}, algebra.scale(norm, math.copysign(1.0, coefficient))
+    norm = algebra.plain("RMSNormalization", (algebra.product(sign, x.items()),), attributes)
+    return {part: -0.5, **x}, algebra.scale(norm, sign)
 
 
 def _mean_and_epsilon(variance: Term) -> tuple[Term | None, float | Any]:
@@ -218,7 +235,7 @@ def _centred(x: Parts, axes: tuple[int, ...]) -> Term | None:
     return None
 
 
-def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Found | None:
+def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     """exp(x - max(x)) / sum(exp(x - max(x))); without the max it overflows where softmax does not, so it must be there."""
     if part.op != "ReduceSum" or exponent != -1 or not part.attributes["keepdims"] or len(part.attributes["axes"]) != 1:
         return None
@@ -236,19 +253,19 @@ def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts) -> Fou
     return None
 
 
-PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts], Found | None], ...] = (
+PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts, float], Found | None], ...] = (
     *(_gelu, _sigmoid, _swish, _mish, _hard_swish, _squared_relu, _norm, _softmax),
 )
 
 
 def _one_plus_tanh(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
     """w (1 + tanh x) = 2 w sigmoid(2x), and w (1 - tanh x) = 2 w sigmoid(-2x)."""
-    if len(parts) != 1:
+    if len(parts) != 1 or not offset:
         return None
     ((tanh, weight),) = parts.items()
-    if tanh.op != "Tanh" or not close(abs(weight), offset, 1e-6):
+    if tanh.op != "Tanh" or not close(abs(weight), abs(offset), 1e-6):
         return None
-    inner = algebra.scale(tanh.args[0], 2.0 if weight > 0 else -2.0)
+    inner = algebra.scale(tanh.args[0], math.copysign(2.0, weight * offset))
     return algebra.scale(algebra.operation("Sigmoid", (inner,)), 2 * offset)
 
 
@@ -263,7 +280,7 @@ def _variance(algebra: Algebra, offset: float, parts: Parts) -> Term | None:
         x = algebra.product(1.0, [(t, 1.0) for t, _ in inner])
         mean = algebra.operation("Mean", (x,), square.attributes)
         other = algebra.power(mean, 2.0)
-        if parts.get(other) == -weight:
+        if close(parts.get(other, 0.0), -weight, 1e-6):
             rest = {t: c for t, c in parts.items() if t is not square and t is not other}
             centred = algebra.subtract(x, mean, flatten=(False, False))
             variance = algebra.operation("Mean", (algebra.power(centred, 2.0),), square.attributes)

@@ -114,7 +114,7 @@ class Matcher:
     def _forms(self, target: Term) -> Iterator[tuple[tuple[Term, ...], Mapping[str, Any]]]:
         """The ways to write an operation: operands swapped, or a norm of a multiple of what it is a norm of."""
         if target.op in NORMS:  # norm(x, epsilon) = norm(f x, f^2 epsilon); the algebra keeps f out of x
-            for factor in self.view.multiples(target.args[0]):
+            for factor in (f for f in self.view.multiples(target.args[0]) if f > 0):  # the norm of -x is another one
                 epsilon = target.attributes["epsilon"] * factor * factor
                 yield (self.view.algebra.scale(target.args[0], factor),), {**target.attributes, "epsilon": epsilon}
             return

@@ -128,7 +128,7 @@ class Algebra:
         ordered = tuple(sorted(parts, key=lambda part: part[0].id))
         if not ordered:
             return self.number(coefficient)
-        if coefficient == 1 and len(ordered) == 1 and ordered[0][1] == 1:
+        if _key(coefficient) == 1 and len(ordered) == 1 and ordered[0][1] == 1:
             return ordered[0][0]
         key = (PRODUCT, _key(coefficient), tuple((t.id, e) for t, e in ordered))
         return self._intern(key, Term(PRODUCT, coefficient=coefficient, parts=ordered))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import onnx
 
 from onnxfuse.canonical.view import FLOATS, View, axes_of, handles, is_float, negative_axis, plain_attributes, size_of
@@ -42,11 +43,17 @@ def _cast(view: View, node: Node) -> Terms:
     term = view.term(source)
     if source is None or target is None or term is None:
         return None
+    if term.op == NUMBER and target.dtype in FLOATS:
+        return [view.algebra.number(_rounded(term.coefficient, target.dtype))]
     if source.dtype in FLOATS and target.dtype in FLOATS or source.dtype == target.dtype != 0:
         return [term]
-    if term.op == NUMBER and target.dtype in FLOATS:
-        return [term]
     return [view.algebra.plain("Cast", (term,), {"to": "float" if target.dtype in FLOATS else target.dtype})]
+
+
+def _rounded(number: float, dtype: int) -> float:
+    """What is left of a constant in another type: 1e-12 is 0 in float16."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(number).astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)))
 
 
 @handles("Add", "Sub")

@@ -190,8 +190,13 @@ class View:
         return [t for t in map(self.term, node.inputs) if t is not None]
 
     def opened(self, value: Value | None) -> bool:
-        """Whether a sum may be merged into the sum that reads it: only if nobody else does."""
-        return value is not None and len(value.users) == 1 and not value.captured and not value.is_output
+        """Whether a sum may be merged into the sum that reads it: only if nobody else does, nor what it is a multiple of."""
+        if value is None or len(value.users) != 1 or value.captured or value.is_output:
+            return False
+        node = value.producer
+        if node is None or node.op not in MULTIPLES or node.domain:
+            return True
+        return all(self.number(v) is not None or self.opened(v) for v in node.inputs)
 
     def layout(self, value: Value | None) -> tuple[float, Term, Layout] | None:
         """(factor, base, layout) with value = factor * view of base; None when the shape is unknown."""
@@ -260,6 +265,7 @@ class _Constant:
 # operators that go element by element, and so may have a number in place of a tensor of that number
 POINTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Where", "Max", "Min", "Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual",
              "Greater", "GreaterOrEqual"}  # fmt: skip
+MULTIPLES = {"Mul", "Div", "Neg", "Reciprocal", "Pow", "Identity", "Cast", "Dropout"}  # a sum goes through these, with a factor
 UNREPEATABLE = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 HANDLERS: dict[tuple[str, str], Callable[[View, Node], Sequence[Term | None] | None]] = {}
 Handler = Callable[[View, Node], "Sequence[Term | None] | None"]

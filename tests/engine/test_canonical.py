@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx
 import pytest
 
@@ -177,3 +179,13 @@ def _all_renamed(text: str) -> str:
         node.input[:] = [f"{i}_" if i in made else i for i in node.input]
         node.output[:] = [f"{o}_" if o in made else o for o in node.output]
     return onnx.printer.to_text(model.graph).split("{\n", 1)[1].rsplit("}", 1)[0]
+
+
+@pytest.mark.parametrize(("text", "held"), [("1e-12", 0.0), ("-1e9", -math.inf), ("0.5", 0.5), ("1e-5", 1.0013580322265625e-05)])
+def test_a_constant_is_worth_what_a_cast_leaves_of_it(text: str, held: float) -> None:
+    """A mask of -1e9 is -inf in float16, and an epsilon of 1e-12 is none."""
+    view = harness.view(
+        f"g (float[2,8] x) => (float16[2,8] a) <float k = {{{text}}}> {{ h = Cast<to = 10>(k) i = Cast<to = 10>(x) a = Mul(i, h) }}"
+    )
+    number = view.number(value(view, "h"))
+    assert number == held
