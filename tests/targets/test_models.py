@@ -14,6 +14,7 @@ from onnxfuse.decision import Verdict
 from onnxfuse.errors import UsageError
 from onnxfuse.op import DOMAIN
 from onnxfuse.ruletest import parse
+from onnxfuse.verify import verify_rewrite
 from tests.engine.harness import feed, run
 from tests.targets import texts
 from tests.targets.harness import fused, operators, reasons
@@ -155,3 +156,11 @@ def test_the_report_says_the_target() -> None:
 def test_an_unknown_target_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="target 'trt' is unknown. Use one of onnxfuse, contrib, standard"):
         fused(parse(texts.GELU, 17), "trt")
+
+
+def test_what_only_another_device_has_a_kernel_for_is_compared_in_float32() -> None:
+    before = parse(of_half_type(texts.SILU), 17)
+    for alpha, right in (("1.0", True), ("1.1", False)):
+        imports = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+        after = parse(f"{imports} g (float16[n,8] x) => (float16[n,8] y) {{ y = com.microsoft.QuickGelu<alpha = {alpha}>(x) }}")
+        assert (verify_rewrite(before, after, seed=0) is None) == right
