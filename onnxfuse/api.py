@@ -19,6 +19,10 @@ from onnxfuse.custom_ops import all_forms
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
 from onnxfuse.fitting import usual
+from onnxfuse.inputs.sizes import check as check_sizes
+from onnxfuse.inputs.sizes import input_shapes
+from onnxfuse.inputs.sizes import symbols as size_names
+from onnxfuse.inputs.sketch import sketch
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
 from onnxfuse.op import DOMAIN
@@ -78,6 +82,8 @@ def optimize(
     if written is not None:
         store.check_target(path, written)
     if level == "none":
+        load_rules(rules, only, disable)  # names are checked whatever becomes of them
+        _target(target, CostModel(device))
         proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
         result = Result(proto, _report(source, proto, proto, device, level, (), {}))
     else:
@@ -145,6 +151,8 @@ class _Run:
         self.target = _target(target, self.cost)
         with self._timed("load"):
             self.model = graph.load(source)
+            if sizes:
+                check_sizes(sizes, size_names(input_shapes(sketch(self.model.proto))))
         with self._timed("shapes"):
             shapes.infer(self.model)
         with self._timed("match"):
