@@ -3,7 +3,7 @@
 # Any finding ends the run with an error. Needs GCC or Clang with their sanitizer libraries.
 set -eu
 cd "$(dirname "$0")/../.."
-export ONNXFUSE_KERNEL_OPTIONS="-O1;-g1;-fno-omit-frame-pointer;-fsanitize=address,undefined;-fno-sanitize-recover=all"
+export ONNXFUSE_KERNEL_OPTIONS="-O0;-g1;-fno-omit-frame-pointer;-fsanitize=address,undefined;-fno-sanitize-recover=all"
 # Python itself is not instrumented, so the sanitizer must be there before it; what Python leaves behind is not ours.
 export LD_PRELOAD="$("${CXX:-c++}" -print-file-name=libasan.so)"
 export ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0" UBSAN_OPTIONS="print_stacktrace=1"
