@@ -130,5 +130,22 @@ def choice(keep: GivenOperand, dropped: float, dtype: int) -> Made:
     return Made("Where", (keep, number(keep, 0.0, dtype), number(keep, dropped, dtype)), dtype, keep.shape)
 
 
+def apart(mask: GivenOperand, low: float) -> Made:
+    """A mask to be added with no number but -inf under `low`: what is lower becomes `low`, -inf stays."""
+    masked = number(mask, -np.inf, mask.dtype)
+    is_masked = Made("Equal", (mask, masked), TensorProto.BOOL, mask.shape)
+    floored = Made("Max", (mask, number(mask, low, mask.dtype)), mask.dtype, mask.shape)
+    return Made("Where", (is_masked, masked, floored), mask.dtype, mask.shape)
+
+
+def padded(operand: GivenOperand, axis: int, value: float) -> Made:
+    """One more element of this value at the end of an axis."""
+    shape = shape_of(operand)
+    axis %= len(shape)
+    pads = ints(operand, *(0 for _ in shape), *(int(i == axis) for i in range(len(shape))))
+    longer = tuple(d + (i == axis) for i, d in enumerate(shape))
+    return Made("Pad", (operand, pads, number(operand, value, operand.dtype)), operand.dtype, longer)
+
+
 def cast(operand: GivenOperand, dtype: int) -> Made:
     return Made("Cast", (operand,), dtype, operand.shape, (("to", dtype),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from onnxfuse.glue import expanded, ints, reshape_to, reshaped, shape_of, transposed, unsqueezed
+from onnxfuse.glue import expanded, ints, padded, reshape_to, reshaped, shape_of, transposed, unsqueezed
 from onnxfuse.rule import Decline, Made
 from onnxfuse.symbolic import Dim
 from onnxfuse.target import GivenOperand, Use
@@ -26,6 +26,10 @@ class Laid:
     @property
     def seq_axis(self) -> int:
         return {"BHSD": 2, "BHDS": 3}.get(self.layout, 1)
+
+    def with_nothing(self) -> Laid:
+        """With a key, or a value, of zeros behind the last."""
+        return replace(self, operand=padded(self.operand, self.seq_axis, 0.0), seq=self.seq + 1)
 
     def transposes(self, layout: str) -> int:
         """How many transposes bring it into "BSE" or "BHSD"."""

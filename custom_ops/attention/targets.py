@@ -2,7 +2,9 @@
 
 They differ from ours, and from each other, in rows that are masked throughout: MultiHeadAttention gives what adding
 the mask gives (NaN for -inf), the standard one gives 0. ONNX Runtime takes its lowest number for -inf there, so a
-mask that is to be finite is made of -1e30, which takes up any score just as well.
+mask that is to be finite is made of -1e30, which takes up any score just as well. Where rows that are masked
+throughout are to be 0 in MultiHeadAttention, they get something to see: a value of zeros, with a mask of the lowest
+number, which is nothing beside any other score.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from onnxfuse.custom_ops.attention.body import DEFAULT_SCALE
 from onnxfuse.custom_ops.attention.laid import Laid, laid, steps
-from onnxfuse.glue import cast, choice, expanded, ints, joined, shape_of, size, total, unsqueezed
+from onnxfuse.glue import apart, cast, choice, expanded, ints, joined, padded, shape_of, size, total, unsqueezed
 from onnxfuse.graph import Value, constant_value
 from onnxfuse.op import ONNX_TYPES, Attribute
 from onnxfuse.pattern import Call
@@ -30,16 +32,17 @@ def _contrib(use: Use) -> Call:
     _check(use)
     if use.number("softcap"):
         raise Decline(f"MultiHeadAttention must have no softcap; it is {use.number('softcap'):g}")
-    if use.attribute("zero_masked_rows"):
-        raise Decline("rows that are masked throughout must be NaN for MultiHeadAttention; here they are 0")
     if use.number("scale") == 0:
         raise Decline("the scale must not be 0, which MultiHeadAttention takes for the default")
-    q, k, v = _same_heads(use)
+    to_clear = _is_to_clear(use)
+    q, k, v = _same_heads(use, with_nothing=to_clear)
     past = use.get("past_key"), use.get("past_value")
     if past != (None, None) and k.size != v.size:
         raise Decline(f"keys and values must have the same size beside a past in MultiHeadAttention; they have {k.size} and {v.size}")
     by_seq = _is_cached(use) or k.size != v.size or _transposes((k, v), "BSE") <= _transposes((k, v), "BHSD")
-    mask = _added(use, q, k, use.number("mask_value"), rank=4)
+    mask = _added(use, q, laid(use, "k"), use.number("mask_value"), rank=4)
+    if to_clear and mask is not None:
+        mask = padded(mask, -1, _lowest(use))
     attributes: dict[str, Attribute] = {"num_heads": q.heads, **_scale(use)}
     if _causal(use, q, k):
         attributes["unidirectional"] = 1
@@ -48,9 +51,24 @@ def _contrib(use: Use) -> Call:
     return call.giving(use.output("present_key"), use.output("present_value")).followed_by(*steps(use, "BSE", q, v.size))
 
 
-def _same_heads(use: Use) -> Operands:
-    """Queries, keys and values, these repeated where several queries share them."""
+def _is_to_clear(use: Use) -> bool:
+    """Whether rows may be masked throughout and are to be 0: finite masks leave something of each row, and so does no mask."""
+    mask = use.get("mask")
+    if not use.attribute("zero_masked_rows") or mask is None:
+        return False
+    return mask.dtype != ONNX_TYPES["bool"] or use.number("mask_value") == -math.inf
+
+
+def _lowest(use: Use) -> float:
+    return float(np.finfo(tensor_dtype_to_np_dtype(use.match.root.dtype)).min)
+
+
+def _same_heads(use: Use, *, with_nothing: bool) -> Operands:
+    """Queries, keys and values, these repeated where several queries share them, and with one of zeros behind the last."""
     q, k, v = laid(use, "q"), laid(use, "k"), laid(use, "v")
+    if with_nothing and _is_cached(use):
+        raise Decline("past and present must not be needed where rows that are masked throughout are to be 0 in MultiHeadAttention")
+    k, v = (k.with_nothing(), v.with_nothing()) if with_nothing else (k, v)
     if k.heads != q.heads and _is_cached(use):
         raise Decline(f"past and present must have as many heads as the queries in MultiHeadAttention; they are {k.heads} and {q.heads}")
     times = q.heads // k.heads
@@ -127,11 +145,11 @@ def _layout(use: Use, operands: Operands) -> str:
 
 
 def _zeroed(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
-    """The mask where rows that it masks throughout give 0: only a choice of -inf does so in every runtime."""
+    """The mask where rows that it masks throughout with -inf give 0."""
     mask = use.get("mask")
-    if mask is None or mask.dtype != ONNX_TYPES["bool"] or use.number("mask_value") != -math.inf:
-        raise Decline("rows that are masked throughout can only be 0 under a mask of bools that stand for -inf")
-    return _broadcast(use, _with_rank(use, mask, 2), q, k)
+    if mask is not None and mask.dtype == ONNX_TYPES["bool"] and use.number("mask_value") == -math.inf:
+        return _broadcast(use, _with_rank(use, mask, 2), q, k)
+    return _added(use, q, k, max(use.number("mask_value"), LOW), rank=2)
 
 
 def _finite(use: Use, q: Laid, k: Laid) -> GivenOperand | None:
@@ -160,6 +178,8 @@ def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOpe
     if mask is None:
         return None
     dtype = use.match.root.dtype
+    if use.type == "bfloat16" and (mask.dtype == ONNX_TYPES["bool"] or use.attribute("zero_masked_rows")):
+        raise Decline("a mask must be one that is added as it is for bfloat16: ONNX Runtime lacks the kernels to make another")
     if mask.dtype == ONNX_TYPES["bool"]:
         _check_dropped(use, dropped)
         mask = choice(mask, dropped, dtype)
@@ -167,6 +187,9 @@ def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOpe
         if use.type != "float":
             raise Decline(f"the mask must be of type {use.type}, as the queries are")
         mask = cast(mask, dtype)
+    if use.attribute("zero_masked_rows") and use.operand("mask").dtype != ONNX_TYPES["bool"]:
+        _check_dropped(use, LOW)
+        mask = apart(mask, LOW)
     return _broadcast(use, _with_rank(use, mask, rank), q, k)
 
 

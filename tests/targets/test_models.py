@@ -39,6 +39,7 @@ CONTRIB = [
     ("mask as it is wanted", masked("1,1,n,m"), 17, [*TO_ROWS, MHA, *FROM_ROWS]),
     ("mask of two axes", masked("n,m"), 17, [*TO_ROWS, "Unsqueeze", MHA, *FROM_ROWS]),
     ("choice of the lowest number", chosen(LOWEST), 17, [*TO_ROWS, "Where", MHA, *FROM_ROWS]),
+    ("rows that are cleared", texts.CLEARED, 17, [*TO_ROWS, "Pad", "Pad", "Equal", "Max", "Where", "Pad", MHA, *FROM_ROWS]),
     ("shared heads", texts.GROUPED, 17, [*TO_ROWS, *REPEATED, *REPEATED, MHA, *FROM_ROWS]),
     ("shared heads where the standard operator has them", texts.GROUPED, 23, ["Attention"]),
 ]
@@ -51,6 +52,7 @@ STANDARD = [
     ("attention", texts.ATTENTION, 23, ["Attention"]),
     ("attention into rows", texts.ROWS, 23, ["Attention", "Transpose", "Reshape"]),
     ("choice of the lowest number", chosen(LOWEST), 23, ["Where", "Attention"]),
+    ("rows that are cleared", texts.CLEARED, 23, ["Equal", "Max", "Where", "Attention"]),
     ("softcap", texts.CAPPED, 23, ["Attention"]),
     ("shared heads", texts.GROUPED, 23, ["Attention"]),
 ]
@@ -62,8 +64,6 @@ LEFT = [
     ("softcap and mask", "standard", texts.CAPPED_MASK, 23, "beside a softcap there must be no mask"),
     ("choice of a number that counts", "contrib", chosen(-1e4), 18, "masked scores must be -inf or the lowest number"),
     ("choice of a number that counts", "standard", chosen(-1e4), 23, "masked scores must be -inf or the lowest number"),
-    ("rows that are cleared", "contrib", texts.CLEARED, 18, "rows that are masked throughout must be NaN for MultiHeadAttention"),
-    ("rows that are cleared", "standard", texts.CLEARED, 23, "can only be 0 under a mask of bools"),
     ("a mask that may hide a row", "standard", masked("1,1,n,m"), 23, "an added mask must be a constant that masks no row throughout"),
     ("halves that may differ", "contrib", rotary("float[b,n,8] ff", ""), 18, "both elements of a pair must turn by the same angle"),
 ]
