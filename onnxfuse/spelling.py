@@ -66,7 +66,8 @@ class Draft:
     def weight(self, array: np.ndarray[Any, Any], kind: str, name: str = "") -> Tensor:
         """An initializer, or a Constant node."""
         name = name or self.fresh("w")
-        tensor = numpy_helper.from_array(np.asarray(array, helper.tensor_dtype_to_np_dtype(TYPES[kind])), name)
+        with np.errstate(over="ignore"):  # the lowest number of float32 is -inf in float16
+            tensor = numpy_helper.from_array(np.asarray(array, helper.tensor_dtype_to_np_dtype(TYPES[kind])), name)
         if self.rng.random() < 0.5:
             self.weights.append(tensor)
         else:

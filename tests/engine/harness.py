@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.helper import tensor_dtype_to_np_dtype
+from onnx import helper
 
 from onnxfuse import graph, runtime, shapes
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
@@ -98,7 +98,7 @@ def feed(model: onnx.ModelProto, seed: int = 0, **sizes: int) -> Arrays:
             continue
         tensor = value.type.tensor_type
         shape = [_size(d, known) for d in tensor.shape.dim]
-        made[value.name] = _array(rng, tensor_dtype_to_np_dtype(tensor.elem_type), shape)
+        made[value.name] = _array(rng, helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape)
     return made
 
 
@@ -120,6 +120,12 @@ def run(model: onnx.ModelProto, values: Mapping[str, Any], *, register: bool = T
     """The outputs of the model on the CPU with all optimisations off."""
     made = runtime.session(model, ["CPUExecutionProvider"], optimizations=False, threads=1, register=register)
     return runtime.run(made, values)
+
+
+def declare_outputs(model: onnx.ModelProto, results: Sequence[Any]) -> None:
+    """Give the outputs of a model the types and ranks that a run of it had."""
+    for info, result in zip(model.graph.output, results, strict=True):
+        info.CopyFrom(helper.make_tensor_value_info(info.name, helper.np_dtype_to_tensor_dtype(result.dtype), [None] * result.ndim))
 
 
 def assert_same_numbers(before: onnx.ModelProto, after: onnx.ModelProto, *feeds: Mapping[str, Any]) -> None:

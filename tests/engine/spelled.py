@@ -23,16 +23,12 @@ class Family:
     write: Callable[[Draft, str], list[Tensor]]
 
 
-def draft(family: str, number: int) -> tuple[Draft, str]:
-    """An empty model and the type it is of, the same each time."""
+def spell(family: str, number: int, kind: str = "") -> onnx.ModelProto:
+    """The model of that number: the same each time. kind: its type; of one in four it is float16 if none is given."""
     rng = random.Random(f"{family} {number}")
     made = Draft(rng, opset=rng.choice(OPSETS), noise=rng.choice([0.0, 0.08, 0.2]), is_static=rng.random() < 0.7)
-    return made, rng.choice(["float", "float", "float", "float16"])
-
-
-def spell(family: str, number: int) -> onnx.ModelProto:
-    made, kind = draft(family, number)
-    return made.model(FAMILIES[family].write(made, kind))
+    drawn = rng.choice(["float", "float", "float", "float16"])
+    return made.model(FAMILIES[family].write(made, kind or drawn))
 
 
 def vector(d: Draft, size: int, kind: str, *, flat: bool = False) -> Tensor:

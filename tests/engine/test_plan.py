@@ -1,0 +1,126 @@
+"""Predicted plans: what decisions save adds up, and the chosen set is the best of all that were weighed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onnxfuse import graph, shapes
+from onnxfuse.cost.model import Model as CostModel
+from onnxfuse.decider import Decider, worth
+from onnxfuse.decision import Decision, Verdict
+from onnxfuse.library import all_rules
+from onnxfuse.recipe import close_order
+from onnxfuse.report.record import Report
+from onnxfuse.ruletest import parse
+from onnxfuse.target import Target
+from onnxfuse.vanishing import vanished
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.onnx"))
+MASKED = """g (float[1,4,64,16] q, float[1,4,64,16] k, float[1,4,64,16] v, bool[64,64] allowed) => (float[1,4,64,16] b)
+  <float scale = {0.25}, float low = {-10000.0}, float zero = {0.0}>
+{ mask = Where(allowed, zero, low)
+  k1 = Transpose<perm = [0,1,3,2]>(k) s1 = MatMul(q, k1) t1 = Mul(s1, scale) u1 = Add(t1, mask) p1 = Softmax<axis = -1>(u1) a = MatMul(p1, v)
+  k2 = Transpose<perm = [0,1,3,2]>(a) s2 = MatMul(q, k2) t2 = Mul(s2, scale) u2 = Add(t2, mask) p2 = Softmax<axis = -1>(u2) b = MatMul(p2, v) }"""
+
+
+def decider(source: Path | str, device: str = "cpu-generic", **sizes: int) -> Decider:
+    model = graph.load(source if isinstance(source, Path) else parse(source))
+    shapes.infer(model)
+    return Decider(model, list(all_rules().values()), Target(), CostModel(device), sizes, lambda *_: None)
+
+
+def saved(decisions: list[Decision]) -> float:
+    return sum((d.price.saved_us if d.price else 0.0) + d.numbers.get("shared", 0.0) for d in decisions)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_what_decisions_save_is_the_difference_of_the_plans(path: Path) -> None:
+    found = decider(path)
+    chosen, _ = found.choose()
+    none, made = found.planner.plan("none", []), found.planner.plan("chosen", chosen)
+    assert chosen
+    assert saved([c.decision for c in chosen]) == pytest.approx(none.time_us - made.time_us)
+    assert made.launches < none.launches and made.peak_bytes <= none.peak_bytes
+
+
+@pytest.mark.parametrize("device", ["cpu-generic", "a100", "h100"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_chosen_plan_is_the_fastest_of_all_alternatives(path: Path, device: str) -> None:
+    found = decider(path, device)
+    plans = {p.name: p for p in found.plans(found.choose()[0], found.found)}
+    assert set(plans) == {"chosen", "none", "elementwise", "without attention", "full", "largest first"}
+    assert plans["chosen"].time_us <= min(p.time_us for p in plans.values()) * (1 + 1e-9)
+
+
+def test_node_that_two_fusions_read_is_saved_by_both_together() -> None:
+    found = decider(MASKED)
+    chosen, _ = found.choose()
+    assert [c.rule.name for c in chosen] == ["attention", "attention"]
+    gone = {n.op for n in vanished(chosen)} - {n.op for c in chosen for n in vanished([c])}
+    assert gone == {"Where"}
+    shares = {c.decision.numbers["shared"] for c in chosen}
+    assert len(shares) == 1 and shares.pop() > 0
+    assert saved([c.decision for c in chosen]) == pytest.approx(found.planner.plan("", []).time_us - found.planner.plan("", chosen).time_us)
+
+
+def test_part_of_what_the_runtime_fuses_itself_is_priced_with_the_rest_of_it() -> None:
+    """A norm's last product left over: the runtime's own norm goes, and the product comes on top."""
+    found = decider(next(p for p in EXAMPLES if p.stem == "gpt2_torchscript"))
+    partial = [c for c in found.found if c.rule.name == "skip_layer_norm" and c.root.producer is not None and c.root.producer.op == "Div"]
+    assert partial
+    for candidate in partial:
+        alone = found.planner.plan("none", []).time_us - found.planner.plan("alone", [candidate]).time_us
+        assert candidate.price is not None and candidate.price.saved_us == pytest.approx(alone)
+
+
+def test_order_puts_what_a_node_reads_before_it() -> None:
+    for path in EXAMPLES:
+        for scope in decider(path).model.graphs():
+            order = {node: place for place, node in enumerate(close_order(scope))}
+            assert set(order) == set(scope.nodes)
+            assert all(order[v.producer] < order[n] for n in scope.nodes for v in n.inputs if v and v.producer and v.graph is scope)
+
+
+def test_peak_counts_weights_and_what_is_alive_at_one_time() -> None:
+    text = "g (float[8,16] x) => (float[8,16] y) <float[16] w = {" + ",".join(["1"] * 16) + "}> { a = Exp(x) b = Mul(a, w) y = Neg(b) }"
+    found = decider(text)
+    tensor, weight = 8 * 16 * 4, 16 * 4
+    assert found.planner.plan("none", []).peak_bytes == weight + 3 * tensor  # x, and two of a, b, y
+
+
+def test_view_takes_no_memory_of_its_own() -> None:
+    text = "g (float[8,16] x) => (float[128] y) <int64[1] s = {-1}> { a = Exp(x) b = Reshape(a, s) y = Neg(b) }"
+    assert decider(text).planner.plan("none", []).peak_bytes == 8 + 3 * 8 * 16 * 4
+
+
+def test_function_counts_once_for_each_call() -> None:
+    body = 'f (x) => (y) <opset_import: ["" : 17]> { a = Exp(x) y = Neg(a) }'
+    one = "g (float[64,64] x) => (float[64,64] y) { y = local.f(x) }"
+    two = "g (float[64,64] x) => (float[64,64] y) { a = local.f(x) y = local.f(a) }"
+    plans = [decider_of(text, body).planner.plan("none", []) for text in (one, two)]
+    assert plans[0].launches == 2 and plans[1].launches == 4
+    assert plans[1].time_us == pytest.approx(2 * plans[0].time_us)
+
+
+def decider_of(main: str, function: str) -> Decider:
+    import onnx.parser
+
+    head = '<ir_version: 8, opset_import: ["" : 17, "local" : 1]>'
+    function = function.replace("f (x)", "f (x)")
+    text = f'{head} {main} <domain: "local", opset_import: ["" : 17]> {function.replace(chr(60) + "opset_import: [" + chr(34) * 2 + " : 17]>", "")}'
+    model = graph.load(onnx.parser.parse_model(text))
+    shapes.infer(model)
+    return Decider(model, list(all_rules().values()), Target(), CostModel("cpu-generic"), {}, lambda *_: None)
+
+
+def test_budget_that_is_broken_is_never_chosen() -> None:
+    found = decider(MASKED)
+    broken = [c for c in found.found if c.price is not None and c.price.failures]
+    assert [worth(c) for c in broken] == [float("-inf")] * len(broken)
+    assert all(d.verdict in (Verdict.NOT_WORTH_IT, Verdict.LOST) for d in found.choose()[1])
+
+
+def test_report_of_no_optimisation_has_no_plans() -> None:
+    assert Report("m", "cpu", "none", (), 1, 1).plans == ()
