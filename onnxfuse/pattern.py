@@ -136,18 +136,26 @@ op = _Ops()
 ARITHMETIC = {"Add", "Sub", "Mul", "Div", "Neg", "Pow", "Sqrt", "Reciprocal"}
 
 
-def choices(pattern: Pattern, algebra: Canonical) -> list[Choice]:
-    """All alternatives of a pattern as terms, most specific (with every optional part) first.
+def alternatives(pattern: Pattern) -> list[Pattern]:
+    """The pattern with each `either` and `optional` decided, in all ways, most specific (with every optional part) first.
 
-    Raises RuleError when `either` and `optional` multiply to more than 256.
+    Raises RuleError when they multiply to more than 256.
     """
-    found: dict[int, Choice] = {}
-    for count, expanded in enumerate(_expand(pattern)):
-        if count == MAX_ALTERNATIVES:
+    found: list[Pattern] = []
+    for expanded in _expand(pattern):
+        if len(found) == MAX_ALTERNATIVES:
             more = f"more than {MAX_ALTERNATIVES} alternatives"
             raise RuleError(f"the pattern has {more}. Split the rule, or use fewer either() and optional()")
         if expanded is None:
             raise RuleError("the whole pattern is optional. Give it a part that must be there")
+        found.append(expanded)
+    return found
+
+
+def choices(pattern: Pattern, algebra: Canonical) -> list[Choice]:
+    """All alternatives of a pattern as terms, most specific first. Raises RuleError, see `alternatives`."""
+    found: dict[int, Choice] = {}
+    for expanded in alternatives(pattern):
         term = _lower(expanded, algebra)
         found.setdefault(term.id, Choice(term, frozenset(_names(expanded))))
     return list(found.values())
@@ -189,8 +197,8 @@ def _decide(pattern: Pattern, decision: Decision) -> Pattern | None:
         return Pattern(pattern.op, kept, pattern.attributes)
     if pattern.op in ("Add", "Mul") and len(kept) == 1:
         return kept[0]
-    if pattern.op in ("Sub", "Div") and len(kept) == 1 and args[0] is not None:
-        return kept[0]
+    if pattern.op in ("Sub", "Div") and len(kept) == 1:
+        return kept[0] if args[0] is not None else Pattern({"Sub": "Neg", "Div": "Reciprocal"}[pattern.op], kept)
     return Pattern(pattern.op, kept, pattern.attributes) if kept else None
 
 

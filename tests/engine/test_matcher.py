@@ -323,3 +323,14 @@ def test_progress_says_how_far_and_what_stopped_it() -> None:
     trace = progress(view, choice.term, view.terms[view.graph.values["out"]])
     assert (trace.size, trace.matched) == (3, 2) or trace.matched < trace.size
     assert "Erf" in trace.expected and "Tanh" in trace.found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nodes", "wanted"),
+    [
+        (optional(y) - op.Exp(x), "e = Exp(a) out = Neg(e)", {"x": "a"}),
+        (optional(y) / op.Exp(x), "e = Exp(a) out = Reciprocal(e)", {"x": "a"}),
+    ],
+)
+def test_a_missing_first_operand_leaves_the_negative_or_the_reciprocal(pattern: Pattern, nodes: str, wanted: dict[str, str]) -> None:
+    assert wanted in [names(bound) for bound in matches(pattern, nodes)]
