@@ -118,7 +118,7 @@ class Op:
         return _params(self.signature.split("->")[1])
 
     def body(self, instance: Instance) -> onnx.FunctionProto:
-        """The op's meaning as a model-local function, spelled at `instance.opset`; its `overload` is left empty."""
+        """The op's meaning as a model-local function, spelled at `instance.opset`."""
         text = self.reference if isinstance(self.reference, str) else self.reference(instance)
         inputs = ", ".join(p.name for p in self.inputs)
         outputs = ", ".join(p.name for p in self.outputs if p.name in instance.outputs)
@@ -157,6 +157,16 @@ class Op:
                 bound[name] = (int(name),) if name.isdigit() else part
             if bound[name] != part:
                 raise ShapeError(f"{self.name}: {param.name} must have {name} = {show(bound[name])}; got {show(part)} in {show(shape)}")
+
+
+def variant_name(name: str, number: int) -> str:
+    """The name an op goes by where its body is the number-th different one of a model, from 1 on.
+
+    ONNX tells such bodies apart by `overload`, but ONNX Runtime before 1.24 takes any of them for all: wrong numbers
+    without our library. The library knows several names for each op (`variants` in its op.cc); one beyond them has no
+    kernel and runs by its body.
+    """
+    return name if number == 1 else f"{name}_{number}"
 
 
 def show(shape: Sequence[Dim]) -> str:

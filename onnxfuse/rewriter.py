@@ -20,12 +20,12 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from onnxfuse.candidate import Candidate
 from onnxfuse.graph import Graph, Model, Value, constant_value
 from onnxfuse.names import Names, names_in
-from onnxfuse.op import TYPE_NAMES, VERSION, Instance, Op
+from onnxfuse.op import TYPE_NAMES, VERSION, Instance, Op, variant_name
 from onnxfuse.rule import Made, NewConstant, Operand
 from onnxfuse.symbolic import substitute
 
 Scope = onnx.GraphProto | onnx.FunctionProto
-FUNCTIONS_IR, OVERLOADS_IR = 8, 10
+FUNCTIONS_IR = 8
 CONTRIB_VERSIONS = {"com.microsoft": 1}
 
 
@@ -125,8 +125,8 @@ class _Maker:
         attributes = {k: v for k, v in call.attributes.items() if v is not None}
         node = _export(call.name, name, attributes, inputs, [gs.Variable(r) for r in results], call.domain)
         body = self.bodies.of(candidate) if isinstance(call.op, Op) else None
-        if body is not None and body.overload:
-            node.overload = body.overload
+        if body is not None:
+            node.op_type = body.name
         for made in (node, *after):
             _describe(made, candidate)
         return Rewrite(candidate, node, tuple(needs.nodes.values()), tuple(needs.constants.values()), body, after)
@@ -188,26 +188,25 @@ def _describe(node: onnx.NodeProto, candidate: Candidate) -> None:
 
 
 class Bodies:
-    """The function bodies a model carries: one per op and meaning, told apart by `overload`."""
+    """The function bodies a model carries: one per op and meaning, told apart by name (see `op.variant_name`)."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
         self.opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
-        self.known = {(f.domain, f.name, f.overload): f for f in proto.functions}
+        self.known = {(f.domain, f.name): f for f in proto.functions}
         self.added: list[onnx.FunctionProto] = []
 
     def of(self, candidate: Candidate) -> onnx.FunctionProto:
         """The body for this use of the op, made if no equal one is there."""
         op: Op = candidate.call.op
         body = op.body(instance(candidate, self.opset))
-        for number in range(len(self.known) + 1):
-            body.overload = str(number) if number else ""
-            key = (body.domain, body.name, body.overload)
-            if key not in self.known:
-                self.known[key] = body
+        for number in range(1, len(self.known) + 2):
+            body.name = variant_name(op.name, number)
+            known = self.known.setdefault((body.domain, body.name), body)
+            if known is body:
                 self.added.append(body)
-            if self.known[key].SerializeToString(deterministic=True) == body.SerializeToString(deterministic=True):
-                return self.known[key]
-        raise AssertionError("a new overload is always free")
+            if known.SerializeToString(deterministic=True) == body.SerializeToString(deterministic=True):
+                return known
+        raise AssertionError("a new name is always free")
 
 
 def instance(candidate: Candidate, opset: int) -> Instance:
@@ -230,10 +229,9 @@ def _import(proto: onnx.ModelProto, chosen: Sequence[Candidate], bodies: Bodies)
                 holder.opset_import.add(domain=domain, version=version)
     if bodies.added:
         proto.functions.extend(bodies.added)
-        needed = OVERLOADS_IR if any(b.overload for b in bodies.added) else FUNCTIONS_IR
         if proto.ir_version < 4:
             _drop_default_inputs(proto.graph)
-        proto.ir_version = max(proto.ir_version, needed)
+        proto.ir_version = max(proto.ir_version, FUNCTIONS_IR)
 
 
 def _function(proto: onnx.ModelProto, candidate: Candidate) -> onnx.FunctionProto | None:
@@ -390,7 +388,6 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     after = _small(model, [*around, *(_copy(n) for n in rewrite_.nodes)], inputs, outputs, constants, sizes)
     if rewrite_.body is not None:
         after.functions.append(rewrite_.body)
-        after.ir_version = max(after.ir_version, OVERLOADS_IR)
     domain = rewrite_.node.domain
     if domain and all(o.domain != domain for o in after.opset_import):
         after.opset_import.add(domain=domain, version=CONTRIB_VERSIONS.get(domain, VERSION))

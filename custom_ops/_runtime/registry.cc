@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "custom_ops/_runtime/adapter.h"
@@ -34,11 +35,16 @@ struct Domain {
   Domain(const OrtApi* runtime, bool has_safe_inference) : api(runtime) {
     Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
-      signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
-      for (auto& op : CustomOpsOf(spec, *signatures.back(), api, has_safe_inference)) {
-        Check(ort::CustomOpDomain_Add(api)(handle, op.get()));
-        ops.push_back(std::move(op));
-      }
+      for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, has_safe_inference);
+    }
+  }
+
+  void Add(const OpSpec& spec, int variant, bool has_safe_inference) {
+    signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
+    if (variant > 1) signatures.back()->name += "_" + std::to_string(variant);
+    for (auto& op : CustomOpsOf(spec, *signatures.back(), api, has_safe_inference)) {
+      Check(ort::CustomOpDomain_Add(api)(handle, op.get()));
+      ops.push_back(std::move(op));
     }
   }
 };

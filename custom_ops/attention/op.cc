@@ -255,6 +255,7 @@ const Register kAttention({
                    AnyFloat("mask_value", -std::numeric_limits<float>::infinity()), Int("zero_masked_rows", 0, 0, 1)},
     .output_shapes = &OutputShapes,
     .compute = &Compute,
+    .variants = 16,
 });
 
 }  // namespace
