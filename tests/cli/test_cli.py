@@ -187,6 +187,7 @@ def test_bug_is_called_one_and_verbose_shows_the_traceback() -> None:
 
 INTERRUPTED = """
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it with interrupts ignored
 from onnxfuse import api, cli
 api.optimize = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT) or signal.pause()
 cli.main()
