@@ -142,6 +142,15 @@ def test_row_masked_by_a_finite_number_is_the_average(kernels: Kernels, queries:
     np.testing.assert_allclose(y, np.broadcast_to(case.v.mean(2, keepdims=True), y.shape), atol=1e-6)
 
 
+@pytest.mark.parametrize("queries", [1, 60])
+def test_rows_that_see_only_late_keys(kernels: Kernels, queries: int) -> None:
+    case = random_case(8, {"H": 2, "S": queries, "T": 400, "D": 8})
+    hidden = np.random.default_rng(2).integers(0, 399, (queries, 1))  # blocks of nothing come before the first key seen
+    assert_right(run(kernels, replace(case, mask=np.arange(400) > hidden))[0], replace(case, mask=np.arange(400) > hidden))
+    added = np.where(np.arange(400) > hidden, 0, -np.inf).astype(np.float32)
+    assert_right(run(kernels, replace(case, mask=added))[0], replace(case, mask=added))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["q", "k", "v", "mask"])
 @pytest.mark.parametrize("queries", [2, 50])
