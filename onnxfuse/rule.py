@@ -160,7 +160,8 @@ class Match:
         whole = self.holder(source, name)
         axis = NewConstant(np.array([0], np.int64), whole)
         shape = NewConstant(np.array([-1, heads] + [0] * (len(layout.axes) - 2), np.int64), whole)
-        row = Made("Unsqueeze", (whole, axis), whole.dtype, (1, *merged.shape))
+        given: tuple[Any, ...] = ((whole, axis), ()) if self.view.graph.opset >= 13 else ((whole,), (("axes", (0,)),))
+        row = Made("Unsqueeze", given[0], whole.dtype, (1, *merged.shape), given[1])
         return Made("Reshape", (row, shape), whole.dtype, layout.shape)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:

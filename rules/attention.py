@@ -11,10 +11,12 @@ import numpy as np
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from onnxfuse.custom_ops.attention.op import ATTENTION
+from onnxfuse.glue import unsqueezed
 from onnxfuse.graph import Value
 from onnxfuse.heads import Heads, operand, result_layout
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
+from onnxfuse.term import Term
 
 q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
 scale, softcap, masked, lowest, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("lowest"), Scalar("layout")
@@ -24,16 +26,17 @@ capped = softcap * op.Tanh(plain)
 scores = either(plain, capped)
 biased = scores + optional(mask)
 bounded = either(biased, op.Max(biased, lowest))
-replaced = either(op.Where(keep, biased, masked), op.Where(drop, masked, biased))
+replaced = either(op.Where(keep, biased, masked), op.Where(drop, masked, biased)).named("replaced")
 apart = either(op.Where(keep, scores, masked), op.Where(drop, masked, scores)) + mask
 probabilities = op.Softmax(either(bounded, replaced, apart), axis=-1)
 # rows that are masked throughout give 0: exporters guard against NaN, or clear masked entries once more
-guarded = either(
-    op.NanToZero(probabilities),
+guarded = op.NanToZero(probabilities).named("guarded")
+cleared = either(
     op.Where(keep, op.Softmax(op.Where(keep, biased, masked), axis=-1), 0),
     op.Where(drop, 0, op.Softmax(op.Where(drop, masked, biased), axis=-1)),
-)
-result = op.MatMul(either(guarded.named("guard"), probabilities), v)
+).named("cleared")
+result = op.MatMul(either(guarded, cleared, probabilities), v)
+LOWEST = -1e30  # what is at most this is as good as -inf beside any score
 
 
 def build(match: Match) -> list[Call]:
@@ -67,7 +70,7 @@ def _call(match: Match, *, past: bool) -> Call:
         scale=match.scalar(scale) * (cap or 1.0),
         softcap=cap,
         mask_value=fill,
-        zero_masked_rows=int(match.has("guard")),
+        zero_masked_rows=int(match.has("guarded") or match.has("cleared")),
     )
     return call.giving(_needed(keys.present), _needed(values.present))
 
@@ -88,38 +91,58 @@ def _count(heads: Heads) -> int:
 def _masks(match: Match) -> tuple[Operand, float]:
     """(mask, mask_value): a choice and an added mask together become one added mask."""
     fill = match.scalar(masked) if match.has(masked) else -math.inf
-    choice = _axes(match.operand(keep)) if match.has(keep) else None
+    if match.has("cleared"):
+        fill = _cleared(match, fill)
+    if match.has(lowest) and match.scalar(lowest) > LOWEST:
+        raise Decline(f"scores may only be bounded by the lowest number; the bound is {match.scalar(lowest):g}")
+    choice = _axes(match, match.operand(keep)) if match.has(keep) else None
     if match.has(drop):
-        dropped = _axes(match.operand(drop))
+        dropped = _axes(match, match.operand(drop))
         choice = Made("Not", (dropped,), dropped.dtype, dropped.shape)
     if not match.has(mask):
         return choice, fill
-    added = _axes(match.operand(mask))
+    added = _axes(match, match.operand(mask))
     if match.has(lowest):
         added = _bounded(match, added)
     if choice is None:
         return added, -math.inf
-    if fill > -1e30:
+    if fill > LOWEST:
         raise Decline(f"beside an added mask, what is not chosen must be -inf or the lowest number; it is {fill:g}")
     zero, low = (NewConstant(np.array(x, tensor_dtype_to_np_dtype(added.dtype)), next(leaves([added]))) for x in (0.0, fill))
-    chosen_mask = Made("Where", (choice, zero, low), added.dtype, choice.shape)
     shape = None if added.shape is None or choice.shape is None else broadcast_shapes(added.shape, choice.shape)
-    return Made("Add", (added, chosen_mask), added.dtype, shape), -math.inf
+    if match.has("replaced"):  # whatever was added is replaced too
+        return Made("Where", (choice, added, low), added.dtype, shape), -math.inf
+    return Made("Add", (added, Made("Where", (choice, zero, low), added.dtype, choice.shape)), added.dtype, shape), -math.inf
+
+
+def _cleared(match: Match, fill: float) -> float:
+    """-inf, which makes rows that are masked throughout NaN, and NaN is made 0, for what is cleared after the softmax."""
+    if fill > LOWEST:
+        raise Decline(f"what is cleared after the softmax must be -inf or the lowest number before it; it is {fill:g}")
+    if match.has(mask) and fill == -math.inf:
+        raise Decline("beside an added mask, what is cleared after the softmax must be the lowest number before it; it is -inf")
+    return -math.inf
 
 
 def _bounded(match: Match, added: Value | Made) -> Made:
     """max(s + mask, lowest) is s + max(mask, lowest): the lowest number takes up any score."""
-    if match.scalar(lowest) > -1e30:
-        raise Decline(f"scores may only be bounded by the lowest number; the bound is {match.scalar(lowest):g}")
     floor = NewConstant(np.array(match.scalar(lowest), tensor_dtype_to_np_dtype(added.dtype)), next(leaves([added])))
     return Made("Max", (added, floor), added.dtype, added.shape)
 
 
-def _axes(value: Value | Made) -> Value | Made:
+def _axes(match: Match, value: Value | Made) -> Value | Made:
+    """The mask, the axis of heads put in where the scores have none."""
     if value.shape is None or len(value.shape) > 4:
-        rank = "unknown rank" if value.shape is None else len(value.shape)
-        raise Decline(f"the mask must have at most 4 axes; '{value.name}' has {rank}")
+        raise Decline(
+            f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.shape is None else len(value.shape)}"
+        )
+    if len(value.shape) == 3 and value.shape[0] != 1 and _rank(match.term(q), match) == 3:
+        return unsqueezed(value, (1,), match.view.graph.opset)
     return value
+
+
+def _rank(term: Term, match: Match) -> int | None:
+    return len(term.attributes["layout"].axes) if term.op == "View" else match.holder(term, "q").rank
 
 
 def _needed(present: Value | None) -> Value | None:
@@ -167,6 +190,14 @@ RULE = Rule(
             kt = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, kt)  s = Mul(d, scale)  m = Where(keep, s, low)
             p = Softmax <axis = -1> (m)  i = IsNaN(p)  g = Where(i, zero, p)  y = MatMul(g, v)
         }""",
+        """g (float[b,s,4] q, float[b,t,4] k, float[b,t,4] v, float[b,s,t] mask) => (float[b,s,4] y) {
+            kt = Transpose <perm = [0, 2, 1]> (k)  d = MatMul(q, kt)  m = Add(d, mask)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+        """g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[2,1,5,7] keep) => (float[2,3,5,4] y)
+        <float low = {-3.4028234e38}, float zero = {0.0}> {
+            d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)
+            y = MatMul(c, v)
+        }""",
     ],
     declines={
         "'p' (Softmax) must be read by nobody else; the graph's output reads it too": """
@@ -181,6 +212,15 @@ RULE = Rule(
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[5,7] keep) => (float[2,3,5,4] y)
         <float low = {-100.0}> {
             d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+        "what is cleared after the softmax must be -inf or the lowest number before it; it is -1": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, bool[5,7] keep) => (float[2,3,5,4] y)
+        <float low = {-1.0}, float zero = {0.0}> {
+            d = MatMul(q, k)  m = Where(keep, d, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)  y = MatMul(c, v)
+        }""",
+        "scores may only be bounded by the lowest number; the bound is 0.5": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v) => (float[2,3,5,4] y) <float low = {0.5}> {
+            d = MatMul(q, k)  m = Max(d, low)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
         }""",
         "scores may only be bounded by the lowest number; the bound is -1": """
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias) => (float[2,3,5,4] y) <float low = {-1.0}> {

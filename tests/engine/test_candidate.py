@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import onnx
+import numpy as np
 import pytest
 
 from onnxfuse.custom_ops.gelu.op import GELU
 from onnxfuse.custom_ops.silu.op import SILU
 from onnxfuse.pattern import Call, Var, op, target
 from onnxfuse.rule import Decline, Match, Rule
-from tests.engine.harness import GELU_CONSTANTS, assert_fuses, assert_kept, assert_same_numbers, fuse, gelu, parse, shipped
+from tests.engine.harness import GELU_CONSTANTS, assert_fuses, assert_kept, assert_same_numbers, feed, fuse, gelu, parse, shipped
 
 x, y = Var("x"), Var("y")
 READ_TOO = "must be read by nobody else"
@@ -113,14 +113,8 @@ def test_values_that_a_rounding_parts_are_two_values() -> None:
         h = Cast<to = 10>(x) w = Cast<to = 1>(h) {gelu("w", "y")} {gelu("x", "z", "k")}
     }}"""
     model = parse(text)
-    large = {"x": 300 + parse_feed(model)["x"]}  # 1/4 is a step of float16 there
-    assert_same_numbers(model, fuse(model).model, large, parse_feed(model))
-
-
-def parse_feed(model: onnx.ModelProto) -> dict[str, object]:
-    from tests.engine.harness import feed
-
-    return feed(model)
+    large = {"x": 300 + feed(model)["x"]}  # 1/4 is a step of float16 there
+    assert_same_numbers(model, fuse(model).model, large, feed(model))
 
 
 @pytest.mark.parametrize("order", [("z3", "z5"), ("z5", "z3")])
@@ -141,6 +135,45 @@ def test_values_made_of_constants_alone_are_told_apart(order: tuple[str, str]) -
 def test_root_times_root_is_not_the_value_below_the_root() -> None:
     text = f"g (float[2,8] x) => (float[2,8] y) {GELU_CONSTANTS} {{ s = Sqrt(x) w = Mul(s, s) {gelu('w', 'y')} }}"
     assert assert_fuses(text, "gelu", into=["Gelu"]).ops == ["Sqrt", "Mul", "Gelu"]
+
+
+@pytest.mark.parametrize("again", ["z = Identity(n)", "z = Exp(n)"])
+def test_the_norm_of_the_negative_is_another_one(again: str) -> None:
+    """y = -norm(-x) = norm(x), of which -x is a value that is needed elsewhere."""
+    text = f"""g (float[2,8] x) => (float[2,8] y, float[2,8] z) <float eps = {{0.001}}> {{
+        n = Neg(x) q = Mul(n, n) v = ReduceMean<axes = [1]>(q) e = Add(v, eps) r = Sqrt(e) d = Div(n, r) y = Neg(d) {again}
+    }}"""
+    model = parse(text)
+    assert_same_numbers(model, fuse(model).model)
+
+
+def test_what_is_replaced_by_a_mask_takes_what_was_added_with_it() -> None:
+    """Rows that are masked throughout are even, though -inf was added to some of their scores."""
+    text = """g (float[2,3,5,4] q, float[2,3,4,6] k, float[2,3,6,4] v, float[5,6] bias, bool[2,1,5,6] keep) => (float[2,3,5,4] y)
+    <float low = {-3.4028234e38}> {
+        d = MatMul(q, k) m = Add(d, bias) w = Where(keep, m, low) p = Softmax<axis = -1>(w) y = MatMul(p, v)
+    }"""
+    model = parse(text)
+    values = feed(model)
+    values["bias"][:, 3:] = -np.inf
+    values["keep"][:, :, 2] = False
+    done = fuse(model, "attention")
+    assert done.own == ["Attention"]
+    assert_same_numbers(model, done.model, values)
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 17])
+def test_merged_batch_and_heads_are_parted_at_every_opset(opset: int) -> None:
+    """The mask [b*h, s, t] of a product of three axes becomes one of four."""
+    text = """g (float[2,5,12] x, float[2,6,12] z, float[6,5,6] mask) => (float[2,5,12] y)
+    <int64[4] parted = {0, 0, 3, 4}, int64[3] merged = {6, -1, 4}, int64[4] back = {2, 3, 5, 4}, int64[3] rows = {2, 5, 12},
+     int64[4] apart = {2, 3, 5, 6}, int64[3] together = {6, 5, 6}> {
+        x4 = Reshape(x, parted) xt = Transpose<perm = [0, 2, 1, 3]>(x4) q = Reshape(xt, merged)
+        z4 = Reshape(z, parted) zt = Transpose<perm = [0, 2, 1, 3]>(z4) v = Reshape(zt, merged) k = Transpose<perm = [0, 2, 1]>(v)
+        d = MatMul(q, k) m = Add(d, mask) n = Reshape(m, apart) p = Softmax<axis = 3>(n) r = Reshape(p, together) a = MatMul(r, v)
+        b = Reshape(a, back) c = Transpose<perm = [0, 2, 1, 3]>(b) y = Reshape(c, rows)
+    }"""
+    assert_fuses(text, "attention", into=["Attention"], opset=opset)
 
 
 # ---- types, shapes, opsets

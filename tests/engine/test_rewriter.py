@@ -108,7 +108,8 @@ def test_a_dead_node_of_the_model_stays() -> None:
 
 
 def test_a_tied_weight_stays_for_its_other_reader() -> None:
-    text = """g (float[2,8] x) => (float[2,8] y, float[2,8] z) <float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] v = {8, 7, 6, 5, 4, 3, 2, 1}> {
+    text = """g (float[2,8] x) => (float[2,8] y, float[2,8] z)
+    <float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] v = {8, 7, 6, 5, 4, 3, 2, 1}> {
         s = Add(x, w) t = Sigmoid(s) y = Mul(s, t) z = Add(x, v) q = Mul(w, v)
     }"""
     before = parse(text)
@@ -245,7 +246,8 @@ def test_nested_branches_are_rewritten() -> None:
     text = f"""g (float[2,8] x, bool c) => (float[2,8] y) {GELU_CONSTANTS} {{
         y = If (c) <then_branch = t () => (float[2,8] p) {{
             {gelu("x", "inner")}
-            p = If (c) <then_branch = tt () => (float[2,8] pp) {{ {gelu("inner", "pp", "k")} }}, else_branch = te () => (float[2,8] pq) {{ pq = Neg(x) }}>
+            p = If (c) <then_branch = tt () => (float[2,8] pp) {{ {gelu("inner", "pp", "k")} }},
+                        else_branch = te () => (float[2,8] pq) {{ pq = Neg(x) }}>
         }}, else_branch = e () => (float[2,8] q) {{ {gelu("x", "q", "m")} }}>
     }}"""
     model = parse(text)
@@ -257,7 +259,9 @@ def test_nested_branches_are_rewritten() -> None:
 def test_a_loop_body_is_rewritten() -> None:
     text = f"""g (float[2,8] x, int64 n) => (float[2,8] y) {GELU_CONSTANTS} {{
         go = Constant<value = bool {{1}}>()
-        y = Loop (n, go, x) <body = b (int64 i, bool on, float[2,8] v) => (bool on_out, float[2,8] w) {{ on_out = Identity(on) {gelu("v", "w")} }}>
+        y = Loop (n, go, x) <body = b (int64 i, bool on, float[2,8] v) => (bool on_out, float[2,8] w) {{
+            on_out = Identity(on) {gelu("v", "w")}
+        }}>
     }}"""
     model = parse(text)
     done = fuse(model, "gelu")
@@ -277,7 +281,8 @@ def test_a_scan_body_is_rewritten() -> None:
 FUNCTION = f"""<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
     g (float[2,8] x) => (float[2,8] y) {{ a = local.act(x) y = local.act(a) }}
     <domain: "local", opset_import: ["" : 17]> act (v) => (w) {{
-        root_half = Constant<value = float {{0.70710678}}>() one = Constant<value = float {{1.0}}>() half = Constant<value = float {{0.5}}>()
+        root_half = Constant<value = float {{0.70710678}}>()
+        one = Constant<value = float {{1.0}}>() half = Constant<value = float {{0.5}}>()
         {gelu("v", "w")}
     }}"""
 
