@@ -112,6 +112,8 @@ class Draft:
         attributes = dict(attributes or {})
         if op in ISLANDS and args[0].kind == "float16" and self.rng.random() < 0.4:
             return self.cast(self.apply(op, [self.cast(a, "float") for a in args], attributes), "float16")
+        if any(not -args[0].rank <= axis < 0 for axis in attributes.get("axes", ())):
+            raise Unsuitable(f"{args[0].shape} has no axes {attributes['axes']}")
         ways = SPELLINGS.get(op)
         made = self.rng.choice(ways)(self, list(args), attributes) if ways else self.node(op, args, **attributes)
         return self.disturbed(made)
