@@ -99,6 +99,17 @@ def test_readme_shows_the_rules_that_ship_as_an_example() -> None:
 
 
 SCALED = "g (float[2,3] x, float[3,4] w) => (float[2,4] y)"
+
+
+def test_what_the_readme_shows_for_python_runs(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "libonnxfuse_ops.so").symlink_to(onnxfuse.library_path())
+    blocks = re.findall(r"```python\n(import .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    done = [run_python("-c", block, cwd=tmp_path) for block in blocks]
+    assert [d.stderr for d in done if d.returncode] == [] and len(done) == 2
+    assert "fusions," in done[0].stdout
+
+
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "rules.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
