@@ -5,7 +5,11 @@ from __future__ import annotations
 from onnxfuse.case import AWKWARD, Case, Refusal
 from onnxfuse.op import Attribute
 
-FUNCTIONS: tuple[dict[str, Attribute], ...] = ({"activation": "sigmoid"}, {"activation": "hard_sigmoid"}, {"activation": "hard_sigmoid", "alpha": 0.2, "beta": 0.4})
+FUNCTIONS: tuple[dict[str, Attribute], ...] = (
+    {"activation": "sigmoid"},
+    {"activation": "hard_sigmoid"},
+    {"activation": "hard_sigmoid", "alpha": 0.2, "beta": 0.4},
+)
 
 CASES = [
     Case({"x": (2, 9), "gate": (2, 1)}),
