@@ -119,8 +119,8 @@ def _cleared(match: Match, fill: float) -> float:
     """-inf, which makes rows that are masked throughout NaN, and NaN is made 0, for what is cleared after the softmax."""
     if fill > LOWEST:
         raise Decline(f"what is cleared after the softmax must be -inf or the lowest number before it; it is {fill:g}")
-    if match.has(mask) and fill == -math.inf:
-        raise Decline("beside an added mask, what is cleared after the softmax must be the lowest number before it; it is -inf")
+    if match.has(mask):
+        raise Decline("what is cleared after the softmax must have no mask added before it: that may mask all the rest")
     return -math.inf
 
 
@@ -193,9 +193,9 @@ RULE = Rule(
         """g (float[b,s,4] q, float[b,t,4] k, float[b,t,4] v, float[b,s,t] mask) => (float[b,s,4] y) {
             kt = Transpose <perm = [0, 2, 1]> (k)  d = MatMul(q, kt)  m = Add(d, mask)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
         }""",
-        """g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[2,1,5,7] keep) => (float[2,3,5,4] y)
+        """g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, bool[2,1,5,7] keep) => (float[2,3,5,4] y)
         <float low = {-3.4028234e38}, float zero = {0.0}> {
-            d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)
+            d = MatMul(q, k)  m = Where(keep, d, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)
             y = MatMul(c, v)
         }""",
     ],
@@ -217,6 +217,12 @@ RULE = Rule(
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, bool[5,7] keep) => (float[2,3,5,4] y)
         <float low = {-1.0}, float zero = {0.0}> {
             d = MatMul(q, k)  m = Where(keep, d, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)  y = MatMul(c, v)
+        }""",
+        "what is cleared after the softmax must have no mask added before it": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[2,1,5,7] keep) => (float[2,3,5,4] y)
+        <float low = {-3.4028234e38}, float zero = {0.0}> {
+            d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)
+            y = MatMul(c, v)
         }""",
         "scores may only be bounded by the lowest number; the bound is 0.5": """
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v) => (float[2,3,5,4] y) <float low = {0.5}> {
