@@ -148,13 +148,37 @@ def bench(
         bench.run(a, b, threads=threads, runs=runs, shapes=sizes(shape), inputs=inputs, libraries=library)
 
 
-@app.command("rules")
-def list_rules(rules: Rules = [], verbose: Verbose = False) -> None:  # noqa: B006
+rules_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(rules_app, name="rules")
+
+
+@rules_app.callback()
+def list_rules(context: typer.Context, rules: Rules = [], verbose: Verbose = False) -> None:  # noqa: B006
     """List the fusions that are looked for."""
+    if context.invoked_subcommand is not None:
+        return
     with errors_told(verbose=verbose):
         from onnxfuse.commands import listings
 
         listings.rules(rules)
+
+
+@rules_app.command("test")
+def test_rules(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with rules.", show_default=False)],
+    models: Annotated[int, typer.Option(min=0, help="Models to make up for each rule.")] = 60,
+    seed: Annotated[int, typer.Option(help="Another number makes up other models.")] = 0,
+    folder: Annotated[
+        Path, typer.Option("--counterexamples", metavar="FOLDER", help="Where to write models that a rule gets wrong.")
+    ] = Path(),
+    library: Library = [],  # noqa: B006
+    verbose: Verbose = False,
+) -> None:
+    """Test a rule file: its own examples, then models made up from its patterns; exit 1 if a rewrite changes a number."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import rules_test
+
+        rules_test.run(file, models=models, seed=seed, libraries=library, folder=folder)
 
 
 @app.command("ops")
