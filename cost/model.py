@@ -47,6 +47,11 @@ class Price:
         return self.unfused_us - self.fused_us
 
     @property
+    def margin_us(self) -> float:
+        """What must be saved for the saving to be more than the model's error."""
+        return MARGIN * self.unfused_us
+
+    @property
     def speedup(self) -> float:
         """How many times faster the fused form is."""
         return self.unfused_us / self.fused_us if self.fused_us else 1.0
@@ -101,34 +106,41 @@ class Model:
         before: Sequence[Work],
         after: Sequence[Work],
         *,
+        left: Sequence[Work] = (),
         fits: Checks | None = None,
         extra_reorder_bytes: int = 0,
         compile_ms: float = 0.0,
     ) -> Price:
         """What running `after` instead of `before` saves.
 
+        left: those of `before` that stay, which the runtime might have made one kernel of with those that go.
         fits: what the caller knows of the four checks. extra_reorder_bytes: what layout changes around the fused
         kernel move once; they are priced, never a veto. compile_ms: spread over the expected runs.
         """
-        written, before = before, as_run(before) if self.runtime_fuses else before
+        written, before, left = before, self.as_run(before), self.as_run(left)
         known = fits or Checks()
         broken = budget_failures(after, self.device, max_nodes=self.max_nodes)
         checks = replace(known, onchip_fit=known.onchip_fit and not broken, failures=(*known.failures, *broken))
-        unfused, fused = self.times(before), self.times(after)
+        kept = [*left, *after]
+        unfused, fused = self.times(before), self.times(kept)
         added = {"reorder_us": self._reorder_us(extra_reorder_bytes), "compile_us": compile_ms * 1e3 / self.expected_runs}
         before_us, after_us = unfused["total_us"], fused["total_us"] + sum(added.values())
         return Price(
             unfused_us=before_us,
             fused_us=after_us,
-            saved_bytes=sum(w.bytes for w in before) - sum(w.bytes for w in after) - 2 * extra_reorder_bytes,
-            saved_launches=sum(w.launches for w in before) - sum(w.launches for w in after),
+            saved_bytes=sum(w.bytes for w in before) - sum(w.bytes for w in kept) - 2 * extra_reorder_bytes,
+            saved_launches=sum(w.launches for w in before) - sum(w.launches for w in kept),
             limiter=self.limiter(after),
-            terms=_prefixed("unfused", unfused) | _prefixed("fused", fused) | added | self._basic(before, after),
+            terms=_prefixed("unfused", unfused) | _prefixed("fused", fused) | added | self._basic(before, kept),
             checks=checks.answers,
             failures=checks.failures,
             notes=(*self._notes(after), *_builtin_notes(written, before)),
             worth=checks.passed and before_us - after_us > MARGIN * before_us,
         )
+
+    def as_run(self, works: Sequence[Work]) -> list[Work]:
+        """The kernels that run for nodes written as `works`."""
+        return as_run(works) if self.runtime_fuses else list(works)
 
     def times(self, works: Sequence[Work], *, mode: Mode | None = None) -> dict[str, float]:
         """Sums of the terms of kernels that run one after the other, in microseconds; `total_us` is the time.

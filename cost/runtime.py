@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from onnxfuse.cost.scalar import scalar
 from onnxfuse.cost.work import Work
@@ -36,12 +37,39 @@ BUILTINS: tuple[Builtin, ...] = (
 )
 
 
+VOCABULARY = {op for builtin in BUILTINS for op in (*builtin.anchors, *builtin.absorbs)} | {"Add"}
+Kernel: TypeAlias = "tuple[Work, tuple[int, ...]]"
+
+
 def as_run(works: Sequence[Work]) -> list[Work]:
     """The kernels that the runtime starts for nodes written as `works`, in their order."""
-    left = list(works)
+    return [work for work, _ in merged(works)]
+
+
+def merged(works: Sequence[Work]) -> list[tuple[Work, tuple[int, ...]]]:
+    """The kernels that the runtime starts for nodes written as `works`, each with the places of those that it stands for."""
+    return [kernel for stretch in _stretches(works) for kernel in _merged(stretch)]
+
+
+def _stretches(works: Sequence[Work]) -> Iterator[list[Kernel]]:
+    """The works cut at those that no fusion of the runtime takes or passes over, each of which stands alone."""
+    stretch: list[Kernel] = []
+    for place, work in enumerate(works):
+        if work.launches and work.op != "Cast" and not (_is_plain(work) and work.op in VOCABULARY):
+            yield stretch
+            yield [(work, (place,))]
+            stretch = []
+        else:
+            stretch.append((work, (place,)))
+    yield stretch
+
+
+def _merged(stretch: list[Kernel]) -> list[Kernel]:
+    left = stretch
     for builtin in BUILTINS:
-        while (taken := _match(builtin, left)) is not None:
-            left = _replaced(left, taken, builtin)
+        while (taken := _match(builtin, [work for work, _ in left])) is not None:
+            kernel = _kernel([left[i][0] for i in taken], builtin), tuple(place for i in taken for place in left[i][1])
+            left = [kernel if i == taken[-1] else own for i, own in enumerate(left) if i == taken[-1] or i not in taken]
     return left
 
 
@@ -72,15 +100,14 @@ def _is_plain(work: Work) -> bool:
     return not work.fused and work.nodes == 1
 
 
-def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> list[Work]:
-    """`works` with one kernel in place of the last that was taken: it reads and writes the largest tensor once."""
-    parts = [works[i] for i in taken]
+def _kernel(parts: Sequence[Work], builtin: Builtin) -> Work:
+    """The one kernel that the parts become: it reads and writes the largest tensor once."""
     has_bias = sum(part.op == "Add" for part in parts) > builtin.anchors["Add"]
     op = builtin.with_bias if has_bias else builtin.op
     largest = max(parts, key=lambda part: part.elements)
     tensor = max(part.bytes_written for part in parts)
     cost = scalar(op)
-    kernel = replace(
+    return replace(
         largest,
         name=op,
         op=op,
@@ -93,4 +120,3 @@ def _replaced(works: Sequence[Work], taken: Sequence[int], builtin: Builtin) -> 
         nodes=len(parts),
         operands=builtin.operands + has_bias,
     )
-    return [kernel if i == taken[-1] else work for i, work in enumerate(works) if i == taken[-1] or i not in set(taken)]

@@ -10,28 +10,24 @@ from pathlib import Path
 import onnx
 
 from onnxfuse import graph, shapes, store
-from onnxfuse.candidate import Candidate, candidates, replaces_enough
+from onnxfuse.candidate import Candidate
 from onnxfuse.canonical import View
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Model as CostModel
-from onnxfuse.cost.typical import typical
 from onnxfuse.custom_ops import all_forms
+from onnxfuse.decider import ELEMENTWISE, Decider
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
-from onnxfuse.fitting import usual
 from onnxfuse.inputs.sizes import check as check_sizes
 from onnxfuse.inputs.sizes import input_shapes
 from onnxfuse.inputs.sizes import symbols as size_names
 from onnxfuse.inputs.sketch import sketch
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
-from onnxfuse.op import DOMAIN
-from onnxfuse.pricing import Pricer
 from onnxfuse.report.record import Report
 from onnxfuse.report.text import log_line
 from onnxfuse.rewriter import Rewritten, rewrite
 from onnxfuse.rule import LEVELS, Rule
-from onnxfuse.select import select
 from onnxfuse.symbolic import symbols
 from onnxfuse.target import TARGETS, Target
 from onnxfuse.validate import Validator, verify_whole
@@ -39,7 +35,6 @@ from onnxfuse.validate import Validator, verify_whole
 Progress = Callable[[str, int, int], None]
 Log = Callable[[str], None]
 Source = str | Path | onnx.ModelProto
-ELEMENTWISE = ("elementwise",)
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ def explain(
     chosen, decisions = run.decide()
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
-    return run.report(result.proto, [*fused, *decisions, *near_misses(run.views, run.rules, [*fused, *decisions])])
+    return run.report(result.proto, chosen, [*fused, *decisions, *near_misses(run.decider.views, run.rules, [*fused, *decisions])])
 
 
 def _silent(phase: str, done: int, total: int) -> None:
@@ -126,7 +121,7 @@ def _silent(phase: str, done: int, total: int) -> None:
 
 
 def _fused(decision: Decision, node: str) -> Decision:
-    reason = decision.price.reason() if decision.price is not None else ""
+    reason = decision.reason or (decision.price.reason() if decision.price is not None else "")
     return replace(decision, verdict=Verdict.FUSED, new_node=node, reason=reason)
 
 
@@ -145,8 +140,8 @@ class _Run:
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
-        self.rules = [r for r in rules.values() if level != "elementwise" or r.kind in ELEMENTWISE]
-        self.given, self.sizes = sizes, dict(sizes)
+        self.rules = [r for r in rules.values() if level != "elementwise" or r.kind == ELEMENTWISE]
+        self.given = sizes
         self.cost = CostModel(device)
         self.target = _target(target, self.cost)
         with self._timed("load"):
@@ -156,45 +151,17 @@ class _Run:
         with self._timed("shapes"):
             shapes.infer(self.model)
         with self._timed("match"):
-            # what our own operators mean stays as it is: a body fused into the operator itself would call itself
-            own = {body for f in self.model.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
-            self.views = [View(g) for g in self.model.graphs() if g not in own]
-            self.found, self.declined = self._find()
+            self.decider = Decider(self.model, self.rules, self.target, self.cost, sizes, progress)
 
     def _timed(self, phase: str) -> _Timer:
         return _Timer(self.seconds, phase)
 
-    def _find(self) -> tuple[list[Candidate], list[Decision]]:
-        found: list[Candidate] = []
-        declined: list[Decision] = []
-        for done, view in enumerate(self.views):
-            self.progress("match", done, len(self.views))
-            pricer = Pricer(self.cost, self._sizes(view.graph))
-            for item in candidates(view, self.rules, self.target):
-                if isinstance(item, Decision):
-                    declined.append(item)
-                elif replaces_enough(item):
-                    found.append(item.priced(pricer.price(item)))
-        return found, declined
-
-    def _sizes(self, body: graph.Graph) -> Mapping[str, int]:
-        """The numbers a graph is priced at; the main graph's hold inside it too."""
-        sizes = usual(body, {**self.sizes, **self.given}, typical)
-        self.sizes = {**sizes, **self.sizes}
-        return sizes
-
     def decide(self, barred: frozenset[tuple[str, str]] = frozenset()) -> tuple[list[Candidate], list[Decision]]:
         """(chosen, how the others ended), leaving out the (rule, value) pairs that failed validation."""
         with self._timed("select"):
-            allowed = [c for c in self.found if (c.rule.name, c.root.name) not in barred]
-            chosen, ended = select(allowed, self._worth)
-        return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.declined, chosen, self.views)]
-
-    def _worth(self, candidate: Candidate) -> float:
-        if self.level == "all":
-            return sum(n.op not in ("Constant", "Identity") for n in candidate.removed) - 0.5
-        price = candidate.price
-        return price.saved_us if price is not None and price.worth else 0.0
+            self.allowed = [c for c in self.decider.found if (c.rule.name, c.root.name) not in barred]
+            chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all")
+        return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.decider.declined, chosen, self.decider.views)]
 
     def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path]) -> Result:
         barred: dict[tuple[str, str], Decision] = {}
@@ -208,7 +175,7 @@ class _Run:
                 break
             barred |= failed
         done = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
-        report = self.report(result.proto, [*done, *barred.values(), *decisions])
+        report = self.report(result.proto, chosen, [*done, *barred.values(), *decisions])
         if validator is None:
             return Result(result.proto, replace(report, not_verified=("verification was switched off",)))
         with self._timed("verify"):
@@ -233,11 +200,13 @@ class _Run:
     def _shown_sizes(self) -> Mapping[str, int]:
         """The sizes of the model's own inputs, which people know."""
         named = {n for v in self.model.main.inputs for d in v.shape or () for n in symbols(d)}
-        return {n: size for n, size in self.sizes.items() if n in named}
+        return {n: size for n, size in self.decider.sizes.items() if n in named}
 
-    def report(self, after: onnx.ModelProto, decisions: Sequence[Decision]) -> Report:
+    def report(self, after: onnx.ModelProto, chosen: Sequence[Candidate], decisions: Sequence[Decision]) -> Report:
         report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
-        return replace(report, seconds=dict(self.seconds), target=self.target.name)
+        with self._timed("plans"):
+            plans = self.decider.plans(chosen, self.allowed)
+        return replace(report, seconds=dict(self.seconds), target=self.target.name, plans=plans)
 
 
 def _target(name: str, cost: CostModel) -> Target:

@@ -16,16 +16,31 @@ BROADCAST = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "And", "O
              "GreaterOrEqual", "Sum", "Mod", "PRelu"}  # fmt: skip
 
 
-def usual(graph: Graph, given: Mapping[str, int], typical: Callable[[str], int]) -> dict[str, int]:
-    """A usual number for every symbol of a graph: the caller's, or what is typical for the name, made to fit.
+class Fitting:
+    """Numbers for the symbols of one graph, made to fit its operators."""
 
-    Exporters that give no names write s0, s1, ...: the first axis of an input is then a batch.
-    """
-    values = list(graph.values.values())
-    names = {name for v in values for d in v.shape or () for name in symbols(d)}
-    batches = {str(v.shape[0]) for v in graph.inputs if v.shape is not None and len(v.shape) > 1 and UNNAMED.fullmatch(str(v.shape[0]))}
-    sizes = {n: given.get(n, typical("batch" if n in batches else n)) for n in sorted(names)}
-    return _fitted(sizes, _all_equalities(graph.nodes, values), fixed=given.keys())
+    def __init__(self, graph: Graph) -> None:
+        values = list(graph.values.values())
+        self.names = sorted({name for v in values for d in v.shape or () for name in symbols(d)})
+        first = (str(v.shape[0]) for v in graph.inputs if v.shape is not None and len(v.shape) > 1)
+        self.batches = {name for name in first if UNNAMED.fullmatch(name)}
+        self.equal = _all_equalities(graph.nodes, values)
+
+    def usual(self, given: Mapping[str, int], typical: Callable[[str], int]) -> dict[str, int]:
+        """A usual number for every symbol: the caller's, or what is typical for the name, made to fit.
+
+        Exporters that give no names write s0, s1, ...: the first axis of an input is then a batch.
+        """
+        sizes = {n: given.get(n, typical(self.called(n))) for n in self.names}
+        return _fitted(sizes, self.equal, fixed=given.keys())
+
+    def called(self, name: str) -> str:
+        """The name that says what a symbol is: its own, or "batch" for one that the exporter gave no name."""
+        return "batch" if name in self.batches else name
+
+    def misfits(self, sizes: Mapping[str, int]) -> int:
+        """How many pairs of sizes that have to be the same are not."""
+        return sum(_at(a - b, sizes) != 0 for a, b in self.equal)
 
 
 def assignments(nodes: Sequence[Node], inputs: Iterable[Value]) -> list[dict[str, int]]:

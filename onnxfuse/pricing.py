@@ -1,126 +1,108 @@
-"""What a candidate is worth on a device: its nodes before and after, as the cost model's kernels."""
+"""What recipes cost on a device, once each symbolic dim is a number."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
-from onnxfuse.candidate import Candidate
 from onnxfuse.cost import count
 from onnxfuse.cost.model import Model, Price, Work, fuse
+from onnxfuse.cost.runtime import merged
 from onnxfuse.cost.types import BITS
-from onnxfuse.cost.work import Kind
 from onnxfuse.errors import ShapeError, UsageError
-from onnxfuse.graph import Node, Value, constant_value
-from onnxfuse.op import TYPE_NAMES, Op
-from onnxfuse.rule import Made, NewConstant, Operand
+from onnxfuse.graph import Graph, Node
+from onnxfuse.op import TYPE_NAMES
+from onnxfuse.recipe import Fusion, Kernel, Recipe, Recipes, Tensor
 from onnxfuse.symbolic import Dim, broadcasts, substitute
 
 Shape = tuple[int, ...]
-RUNTIME_DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 
 @dataclass
 class Pricer:
-    """Prices the candidates of one graph at `sizes`, a number for each symbolic dim.
-
-    Layers repeat: what is equal but for its names is counted and priced once.
-    """
+    """Prices the recipes of one graph at `sizes`, a number for each symbolic dim."""
 
     model: Model
     sizes: Mapping[str, int]
-    _works: dict[Node, Work | None] = field(default_factory=dict)
-    _counted: dict[Hashable, Work | None] = field(default_factory=dict)
-    _priced: dict[Hashable, Price] = field(default_factory=dict)
+    _works: dict[Kernel, Work | None] = field(default_factory=dict)
+    _prices: dict[Recipe, Price] = field(default_factory=dict)
+    _dims: dict[Dim, int] = field(default_factory=dict)
 
-    def price(self, candidate: Candidate) -> Price:
-        """Predicted times, bytes and launches of the nodes that vanish against those that come."""
-        before = [w for n in sorted(candidate.removed, key=lambda n: n.index) if (w := self._node(n)) is not None]
-        call = candidate.call
-        after = [*self._helpers(call.operands), self._fused(candidate, before), *self._steps(call.then)]
-        key = (tuple(before), tuple(after))
-        if key not in self._priced:
-            self._priced[key] = self.model.price(before, after)
-        return self._priced[key]
+    def price(self, recipe: Recipe) -> Price:
+        """Predicted times, bytes and launches of the nodes that vanish against those that come and those that stay."""
+        if recipe not in self._prices:
+            left = self.works(recipe.left)
+            self._prices[recipe] = self.model.price(self.works(recipe.before), self.after(recipe), left=left)
+        return self._prices[recipe]
 
-    def _dims(self, value: Value | NewConstant | Made | None) -> Shape | None:
-        return None if value is None or value.shape is None else tuple(map(self._size, value.shape))
+    def after(self, recipe: Recipe) -> list[Work]:
+        """The kernels that come, in the order they run in."""
+        return [*self.works(recipe.helpers), self._fused(recipe.fused, recipe.parts), *self.works(recipe.steps)]
+
+    def works(self, kernels: Iterable[Kernel]) -> list[Work]:
+        """Counts of these kernels, without those whose shapes are not known."""
+        return [work for kernel in kernels if (work := self.work(kernel)) is not None]
+
+    def work(self, kernel: Kernel) -> Work | None:
+        """Counts of one kernel; None when its shapes are not known."""
+        if kernel not in self._works:
+            self._works[kernel] = self._count(kernel)
+        return self._works[kernel]
+
+    def bytes(self, tensor: Tensor) -> int:
+        """Bytes of a tensor; 0 when its shape is not known."""
+        shape = self._shape(tensor)
+        return 0 if shape is None else prod(shape) * BITS.get(TYPE_NAMES.get(tensor.dtype, "float"), 32) // 8
+
+    def merged(self, graph: Graph, recipes: Recipes) -> Iterator[frozenset[Node]]:
+        """Groups of nodes that the runtime makes one kernel of without our doing."""
+        nodes = [n for n in recipes.order(graph) if (kernel := recipes.node(n)) is not None and self.work(kernel) is not None]
+        works = self.works(kernel for n in nodes if (kernel := recipes.node(n)) is not None)
+        for _, places in merged(works) if self.model.runtime_fuses else ():
+            if len(places) > 1:
+                yield frozenset(nodes[place] for place in places)
+
+    def _count(self, kernel: Kernel) -> Work | None:
+        inputs, outputs = ([self._shape(t) for t in side] for side in (kernel.inputs, kernel.outputs))
+        types = [t.dtype if t is not None else None for t in (*kernel.inputs, *kernel.outputs)]
+        try:
+            return count.work(kernel.op, inputs, outputs, types, kernel.attributes, domain=kernel.domain, values=kernel.values)
+        except (ShapeError, UsageError):
+            return None
+
+    def _fused(self, fusion: Fusion, parts: Iterable[Kernel]) -> Work:
+        counted = self.work(fusion.counted) if fusion.counted is not None else None
+        if counted is not None:
+            return replace(counted, fused=fusion.own, name=fusion.name)
+        made = fuse(
+            fusion.name,
+            self.works(parts) or [self._plain(fusion)],
+            bytes_read=sum(map(self.bytes, fusion.read)),
+            bytes_written=sum(map(self.bytes, fusion.written)),
+            operands=fusion.operands,
+            kind="attention" if fusion.is_attention else None,
+        )
+        return replace(made, fused=fusion.own)
+
+    def _plain(self, fusion: Fusion) -> Work:
+        """The operator where nothing is known of what it replaces."""
+        shapes = [[self._shape(t) for t in side] for side in (fusion.read, fusion.written)]
+        return count.work(fusion.name, shapes[0], shapes[1], [t.dtype for t in (*fusion.read, *fusion.written)])
+
+    def _shape(self, tensor: Tensor | None) -> Shape | None:
+        return None if tensor is None or tensor.shape is None else tuple(map(self._size, tensor.shape))
 
     def _size(self, dim: Dim) -> int:
         if isinstance(dim, int):
             return dim
+        if dim not in self._dims:
+            self._dims[dim] = self._number(dim)
+        return self._dims[dim]
+
+    def _number(self, dim: Dim) -> int:
         try:
             number = substitute(dim, self.sizes)
         except ShapeError:  # sizes of this place that do not go together: any one of them will do
             number = max((self._size(d) for pair in broadcasts(dim) for d in pair), default=1)
         return max(number, 0) if isinstance(number, int) else 1
-
-    def _node(self, node: Node) -> Work | None:
-        """One node as a kernel; None for a constant and for one whose shapes are unknown."""
-        if node not in self._works:
-            attributes = {k: v for k, v in node.attributes.items() if isinstance(v, (int, float, str, list, tuple))}
-            free = node.op == "Constant" and not node.domain
-            self._works[node] = None if free else self._count(node.op, node.domain, node.inputs, node.outputs, attributes, _exponent(node))
-        return self._works[node]
-
-    def _count(
-        self,
-        op: str,
-        domain: str,
-        inputs: Sequence[Value | NewConstant | Made | None],
-        outputs: Sequence[Value | Made | None],
-        attributes: Mapping[str, Any],
-        values: Mapping[int, float],
-    ) -> Work | None:
-        shapes = [[self._dims(v) for v in side] for side in (inputs, outputs)]
-        types = [v.dtype if v is not None else None for v in (*inputs, *outputs)]
-        key = (op, domain, str(shapes), str(types), str(sorted(attributes.items())), str(values))
-        if key not in self._counted:
-            try:
-                self._counted[key] = count.work(op, *shapes, types, attributes, domain=domain, values=values)
-            except (ShapeError, UsageError):
-                self._counted[key] = None
-        return self._counted[key]
-
-    def _helpers(self, operands: Iterable[Operand]) -> Iterator[Work]:
-        """Operators that the rewrite adds in front of the fused one."""
-        for made in operands:
-            if isinstance(made, Made):
-                yield from self._helpers(made.operands)
-                work = self._count(made.op, "", made.operands, [made], dict(made.attributes), {})
-                if work is not None:
-                    yield work
-
-    def _steps(self, steps: Iterable[Made]) -> Iterator[Work]:
-        """Operators that the rewrite adds behind the fused one: as much goes into each as comes out."""
-        for step in steps:
-            work = self._count(step.op, "", [step, *step.operands], [step], dict(step.attributes), {})
-            if work is not None:
-                yield work
-
-    def _fused(self, candidate: Candidate, before: list[Work]) -> Work:
-        """The new node: what ONNX Runtime's own costs, an attention as it skips blocks, or the arithmetic of what it replaces."""
-        call, own = candidate.call, isinstance(candidate.call.op, Op)
-        if call.domain in RUNTIME_DOMAINS or candidate.rule.kind == "attention" and own:
-            attributes = {**call.op.attributes, **call.attributes} if own else call.attributes
-            work = self._count(call.name, call.domain, call.operands, candidate.outputs, attributes, {})
-            if work is not None:
-                return replace(work, fused=own, name=call.name)
-        operands = [o for o in call.operands if o is not None]
-        read, written = sum(map(self._bytes, operands)), sum(self._bytes(o) for o in candidate.outputs if o is not None)
-        kind: Kind | None = "attention" if candidate.rule.kind == "attention" else None
-        work = fuse(call.name, before, bytes_read=read, bytes_written=written, operands=len(operands) + len(candidate.outputs), kind=kind)
-        return replace(work, fused=own)
-
-    def _bytes(self, value: Value | NewConstant | Made) -> int:
-        shape = self._dims(value)
-        return 0 if shape is None else prod(shape) * BITS.get(TYPE_NAMES.get(value.dtype, "float"), 32) // 8
-
-
-def _exponent(node: Node) -> dict[int, float]:
-    """The power of a Pow by a constant: a square costs a product, any other power a logarithm and an exp."""
-    power = node.input(1) if node.op == "Pow" else None
-    constant = constant_value(power, 1) if power is not None else None
-    return {} if constant is None or not constant.size else {1: float(constant.reshape(-1)[0])}

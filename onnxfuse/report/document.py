@@ -27,6 +27,7 @@ def document(report: Report, *, output: str | None = None) -> dict[str, Any]:
         "sizes": dict(report.sizes),
         "nodes_before": report.nodes_before,
         "nodes_after": report.nodes_after,
+        "plans": [asdict(plan) for plan in report.plans],
         "decisions": [_decision(d) for d in report.decisions],
         "verified": list(report.verified),
         "not_verified": list(report.not_verified),

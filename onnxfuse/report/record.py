@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnxfuse.decision import Decision, Verdict
+from onnxfuse.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Report:
     """All that was found and decided. Times in seconds; node counts are of the main graph and its bodies.
 
     device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
-    at. verified: one line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
+    at. plans: what the model is predicted to cost as it was optimised ("chosen"), and as it might have been. verified: one
+    line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
     """
 
     model: str
@@ -25,6 +27,7 @@ class Report:
     sizes: Mapping[str, int] = field(default_factory=dict)
     verified: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
+    plans: tuple[Plan, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     target: str = "onnxfuse"
 

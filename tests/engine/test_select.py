@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from onnxfuse.bonus import Bonus, Once, Together
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.select import EXACT, NEVER, Bonus, Once, Together, largest_first, select
+from onnxfuse.select import EXACT, NEVER, largest_first, select
 
 
 @dataclass(eq=False)
@@ -253,7 +254,7 @@ def test_largest_first_ignores_what_the_parts_would_save() -> None:
     assert largest_first([left, right, whole, idle], lambda c: c.worth) == [whole]  # type: ignore[arg-type, attr-defined, comparison-overlap]
 
 
-def test_many_layers_are_chosen_in_no_time() -> None:
+def test_many_layers_tied_by_one_bonus_are_solved_layer_by_layer() -> None:
     """600 groups tied by one bonus: each is solved by itself, the others as they are."""
     nodes = [Stub(f"m{i}", i) for i in range(3600)]
     made = Decision("r", Verdict.DECLINED, "g", "n", "v")
