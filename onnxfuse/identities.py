@@ -313,7 +313,7 @@ def _log(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
 def _clip(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     """clip(x, 0, top) = top * hard_sigmoid(x / top); clip(x, 0, inf) = relu(x)."""
     low, high = attributes.get("min", -math.inf), attributes.get("max", math.inf)
-    if low != 0 or high <= 0:
+    if low != 0 or not isinstance(high, (int, float)) or high <= 0:  # a bound may be a hole, in patterns
         return None
     if high == math.inf:
         return algebra.operation("Relu", args)

@@ -108,7 +108,7 @@ def trials(maker: Maker, attempt: Attempt, *, seed: int, regimes: tuple[Regime, 
     if not found:
         raise VerificationError(
             f"model '{maker.sketch.proto.graph.name}': no input that we made up runs through it; the last answer was: {refusal.text}. "
-            "Give real inputs with --inputs FILE.npz, or sizes with --shapes NAME=N"
+            "Give real inputs with --inputs FILE.npz, or sizes with --shape NAME=SIZE"
         )
     for sizes in size.splits(maker.shapes, found[0].sizes, maker.given):
         feed = maker.feed(sizes, found[0].regime, seed)
