@@ -69,9 +69,8 @@ def _last_bit_off(value: Any, rng: np.random.Generator) -> Any:
         return value
     towards = np.where(rng.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
     kept = ~np.isfinite(value) | (np.abs(value) >= np.finfo(value.dtype).max / 2)
-    with np.errstate(over="ignore"):
-        with np.errstate(over="ignore"):  # the number after the largest is infinity
-            return np.where(kept, value, np.nextafter(value, towards))
+    with np.errstate(over="ignore"):  # the number after the largest is infinity
+        return np.where(kept, value, np.nextafter(value, towards))
 
 
 def _moves(result: list[Any] | Refusal, want: Sequence[Any]) -> list[Array]:
