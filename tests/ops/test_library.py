@@ -65,7 +65,10 @@ def test_every_declared_slot_is_used_and_does_what_its_name_says(runtime: abi.Ru
     with pytest.raises(RuntimeError, match="attribute 'epsilon' must be a float"):
         runtime.session(_chain("RMSNorm", x.shape, epsilon=1).SerializeToString())
     unused = {name for slot, name in abi.declared_slots().items() if not runtime.calls[slot]}
-    assert unused == ({"KernelContext_ParallelFor"} if os.cpu_count() == 1 else set())
+    single = {"KernelContext_ParallelFor"} if os.cpu_count() == 1 else set()
+    # before 1.24 there is no inference for ops with optional inputs, and only theirs reads attributes
+    version = tuple(map(int, session.require_onnxruntime().__version__.split(".")[:2]))
+    assert unused == single | ({"ReadOpAttr"} if version < (1, 24) else set())
 
 
 @pytest.mark.parametrize("op", _every_op(), ids=custom_ops.all_ops())
