@@ -22,7 +22,7 @@ from onnxfuse.graph import Graph, Model, Value, constant_value
 from onnxfuse.names import Names, names_in
 from onnxfuse.op import TYPE_NAMES, VERSION, Instance, Op, variant_name
 from onnxfuse.rule import Made, NewConstant, Operand
-from onnxfuse.symbolic import substitute
+from onnxfuse.symbolic import substitute, symbols
 
 Scope = onnx.GraphProto | onnx.FunctionProto
 FUNCTIONS_IR = 8
@@ -268,6 +268,19 @@ def _edit(scope: Scope, graph: Graph, rewrites: Sequence[Rewrite]) -> None:
     del scope.node[:]
     scope.node.extend(ordered)
     _clean(scope, graph)
+    if isinstance(scope, onnx.GraphProto):
+        _tell_shapes(scope, [o for r in rewrites for o in r.candidate.outputs if o is not None])
+
+
+def _tell_shapes(scope: onnx.GraphProto, made: Sequence[Value]) -> None:
+    """Say the types and shapes of what fused ops make: runtimes before 1.24 infer none for ops with optional inputs."""
+    told = {v.name for v in (*scope.value_info, *scope.output)}
+    for value in made:
+        if value.name in told or value.shape is None:
+            continue
+        told.add(value.name)
+        dims = [d if isinstance(d, int) else str(d) if symbols(d) == {str(d)} else None for d in value.shape]
+        scope.value_info.append(onnx.helper.make_tensor_value_info(value.name, value.dtype, dims))
 
 
 def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
