@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,11 @@ ENTRY_POINT = "onnxfuse.rules"
 
 def all_rules() -> dict[str, Rule]:
     """Every rule that ships or that an installed package brings, by name."""
+    return dict(_installed())
+
+
+@cache
+def _installed() -> dict[str, Rule]:
     found: dict[str, Rule] = {}
     for module in pkgutil.iter_modules(shipped.__path__):
         if not module.name.startswith("_"):
