@@ -74,8 +74,8 @@ def parse(text: str, opset: int = DEFAULT_OPSET, ir_version: int = 8) -> onnx.Mo
 def test_rules(path: str | Path, *, models: int = MODELS, seed: int = 0, libraries: Sequence[str | Path] = ()) -> list[RuleResult]:
     """Test every rule of a file; the same models are made up each time for a seed.
 
-    libraries: custom-op libraries that the ops of the rules need. Raises RuleError when the file cannot be loaded,
-    RuntimeMissingError when ONNX Runtime does not know an op that a rule makes.
+    libraries: custom-op libraries that the ops of the rules need. Raises RuleError when the file cannot be loaded or an
+    example is no ONNX text, RuntimeMissingError when ONNX Runtime or our library is missing.
     """
     path = Path(path)
     return [_Tester(path, rule, libraries).test(models, seed) for rule in rules_in(path).values()]

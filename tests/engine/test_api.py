@@ -22,6 +22,9 @@ ATTENTION = """g (float[2,3,64,32] q, float[2,3,32,64] k, float[2,3,64,32] v) =>
 BOTH = f"""g (float[2,3,64,32] q, float[2,3,32,64] k, float[2,3,64,32] v) => (float[2,3,64,32] y) {GELU_CONSTANTS} {{
     d = MatMul(q, k) p = Softmax(d) a = MatMul(p, v) {gelu("a", "y")}
 }}"""
+RMS = """g (float[2,8] x) => (float[2,8] y) <float eps = {0.00001}> {
+    q = Mul(x, x) m = ReduceMean<axes = [1]>(q) a = Add(m, eps) r = Sqrt(a) y = Div(x, r)
+}"""
 SILU = "g (float[2,8] x) => (float[2,8] y) { s = Sigmoid(x) y = Mul(s, x) }"
 
 WRONG_RULE = '''"""x * sigmoid(x) -> Silu(x): but with another alpha."""
@@ -97,7 +100,8 @@ def test_level_cost_makes_what_is_worth_it_and_says_of_the_rest_what_it_would_co
     small = api.optimize(parse(SILU), level="cost")
     assert ops(small.model) == ["Sigmoid", "Mul"]
     assert verdicts(small.report)["silu"] is Verdict.NOT_WORTH_IT
-    large = api.optimize(parse(SQUARES.replace("[n,", "[4096,")), level="cost", verify=False)
+    assert "us (x" in small.report.decisions[0].reason
+    large = api.optimize(parse(RMS.replace("[2,8]", "[4096,1024]")), level="cost", verify=False)
     assert ops(large.model) == ["RMSNorm"]
 
 
