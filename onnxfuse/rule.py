@@ -13,6 +13,7 @@ from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 from onnxfuse.canonical import View
 from onnxfuse.canonical.view import FLOATS
 from onnxfuse.errors import RuleError
+from onnxfuse.folding import constant_array, sources
 from onnxfuse.graph import Value, constant_value
 from onnxfuse.identities import Canonical, joined_halves
 from onnxfuse.layout import REPEAT, joined
@@ -165,12 +166,16 @@ class Match:
         return Made("Reshape", (row, shape), whole.dtype, layout.shape)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
-        """A value that holds `term`, made before the root. Raises Decline if there is none."""
+        """A value that holds `term`, made before the root. Raises Decline if there is none.
+
+        Of several that are equal (x / 1, Identity) the first, unless others read one on the way, which stays then.
+        """
         values = [v for v in self.view.values.get(term, ()) if self._is_before(v) and (shape is None or v.shape == shape)]
         if not values:
             raise Decline(f"{name} must be one value of the graph; it is {show(term, 3)}")
         wanted = self.root.dtype if dtype is None else dtype
-        return min(values, key=lambda v: v.dtype != wanted)
+        fitting = [v for v in values if v.dtype == wanted] or values[:1]
+        return next((v for v in reversed(fitting) if len(v.users) > 1 or v.captured or v.is_output), fitting[0])
 
     def _is_before(self, value: Value) -> bool:
         if value is self.root:
@@ -339,8 +344,23 @@ def affine(
     if data.shape is None:
         raise Decline(f"the rank of x must be known; '{data.name}' has unknown rank")
     tail = data.shape[-len(axes) :]
-    weights = [as_shape(match, match.value(h), tail) if h is not None and match.has(h) else None for h in (scale, bias)]
+    weights = [weight(match, h, tail) if h is not None and match.has(h) else None for h in (scale, bias)]
     return data, weights[0], weights[1], -len(axes)
+
+
+def weight(match: Match, hole: Var, shape: tuple[Dim, ...]) -> Value | NewConstant:
+    """What `hole` matched in this shape; worked out now where only constants have a say in it (1 + w).
+
+    Raises Decline when it has another number of elements, or is computed and has another shape.
+    """
+    term = match.term(hole)
+    constants = sources(match.view, term)
+    if any(v.is_constant for v in match.view.values.get(term, ())) or not constants:
+        return as_shape(match, match.value(hole), shape)
+    array = constant_array(match.view, term)
+    if array is None or [d for d in array.shape if d != 1] != [d for d in shape if d != 1]:
+        return as_shape(match, match.value(hole), shape)
+    return NewConstant(array.reshape(shape).astype(tensor_dtype_to_np_dtype(match.root.dtype)), constants[0])
 
 
 def gated(match: Match, gate: Var, up: Var) -> tuple[Value, Value | None, int]:
