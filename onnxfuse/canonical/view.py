@@ -18,7 +18,7 @@ import onnx_graphsurgeon as gs
 
 from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.identities import Canonical
-from onnxfuse.layout import Layout, compose, identity, without_axes
+from onnxfuse.layout import REPEAT, Layout, compose, expand, identity, without_axes
 from onnxfuse.symbolic import Dim, broadcast
 from onnxfuse.term import NUMBER, SUM, Term, product_of
 
@@ -39,7 +39,7 @@ class View:
         self._multiples: dict[Term, list[float]] = defaultdict(list)
         self._exact: dict[Value, int] = {}
         self._known: dict[Hashable, int] = {}
-        self._filled: dict[Value, Term] = {}  # constants that count by their shape too, while a node is looked at
+        self._filled: dict[Value, Term] = {}  # other terms for values, while a node is looked at where their shape matters or does not
         for value in graph.values.values():
             if value.producer is None:
                 self._set(value, self._source(value))
@@ -136,7 +136,9 @@ class View:
         for value in outputs:
             if value.elements is not None and len(value.elements) == 1 and isinstance(value.elements[0], int):
                 self._set(value, self.algebra.number(float(value.elements[0])))
+        self._filled = self._unexpanded(node) if node.op in POINTWISE else {}
         terms = self._meaning(node)
+        self._filled = {}
         if any(t is None or t.op != NUMBER for t in terms) and (filled := self._shaping(node)):
             self._filled = {v: self._as_filled(v) for v in filled}
             terms = self._meaning(node)
@@ -153,6 +155,20 @@ class View:
         handler = HANDLERS.get((node.domain, node.op))
         terms = handler(self, node) if handler else None
         return self._generic(node) if terms is None else terms
+
+    def _unexpanded(self, node: Node) -> dict[Value, Term]:
+        """Inputs that an Expand repeats as the operator would repeat them itself, as what they were before it."""
+        shapes = {v: v.shape for v in node.inputs if v is not None}
+        found: dict[Value, Term] = {}
+        for value in shapes:
+            source = self.layout(value) if value in self.terms and self.terms[value].op != NUMBER else None
+            if source is None or not _is_expanded(source[2]):
+                continue
+            smaller = {**shapes, value: source[2].base}
+            known = [s for s in smaller.values() if s is not None]
+            if len(known) == len(smaller) and node.outputs[0] is not None and _broadcast(known) == node.outputs[0].shape:
+                shapes, found[value] = smaller, self.algebra.scale(source[1], source[0])
+        return found
 
     def _shaping(self, node: Node) -> list[Value]:
         """Constants of many equal elements whose shape matters here: a number alone does not say what the node gives.
@@ -297,6 +313,13 @@ def _broadcast(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     return tuple(reduce(broadcast, dims) for dims in zip(*padded, strict=True))
+
+
+def _is_expanded(layout: Layout) -> bool:
+    """Whether a view is its base broadcast to a larger shape, and no more."""
+    if not any(p.axis == REPEAT for axis in layout.axes for p in axis) or len(layout.base) > len(layout.axes):
+        return False
+    return expand(identity(layout.base), layout.shape) == layout
 
 
 def _plain(value: Any) -> Any:
