@@ -12,6 +12,7 @@ Each recogniser reads as its equation. What a product or sum is checked for:
     relu(x)             max(x, 0)                    relu(x)^2 = x relu(x)
     rms_norm(x)         x (mean(x^2) + epsilon)^-1/2
     layer_norm(x)       rms_norm(x - mean(x))        mean(x^2) - mean(x)^2 = mean((x - mean(x))^2)
+    group_norm(x), bounded_norm(x)                   see onnxfuse/norms.py
     softmax(x)          exp(x - max(x)) / sum(exp(x - max(x)))
 """
 
@@ -23,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from onnxfuse.layout import Layout
+from onnxfuse.norms import bounded_norm, group_norm
 from onnxfuse.term import NUMBER, SUM, VARIABLE, Algebra, Term, close, product_of, snapped
 
 Parts = Mapping[Term, float]
@@ -235,6 +237,10 @@ def _centred(x: Parts, axes: tuple[int, ...]) -> Term | None:
     return None
 
 
+def _bounded_norm(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
+    return bounded_norm(algebra, part, exponent, parts)
+
+
 def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts, coefficient: float) -> Found | None:
     """exp(x - max(x)) / sum(exp(x - max(x))); without the max it overflows where softmax does not, so it must be there."""
     if part.op != "ReduceSum" or exponent != -1 or not part.attributes["keepdims"] or len(part.attributes["axes"]) != 1:
@@ -254,7 +260,7 @@ def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts, coeffi
 
 
 PRODUCTS: tuple[Callable[[Algebra, Term, float, Parts, float], Found | None], ...] = (
-    *(_gelu, _sigmoid, _swish, _mish, _hard_swish, _squared_relu, _norm, _softmax),
+    *(_gelu, _sigmoid, _swish, _mish, _hard_swish, _squared_relu, _norm, _bounded_norm, _softmax),
 )
 
 
@@ -386,8 +392,10 @@ def _not(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
 
 
 def _view(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
-    layout = attributes["layout"]  # a hole, in patterns
-    return args[0] if isinstance(layout, Layout) and layout.is_identity else None
+    layout = attributes["layout"]
+    if not isinstance(layout, Layout):  # a hole, in patterns
+        return None
+    return args[0] if layout.is_identity else group_norm(algebra, args[0], layout)
 
 
 def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:

@@ -260,6 +260,8 @@ def _schema_defaults(name: str) -> dict[str, Any]:
 CANONICAL_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "LayerNormalization": ("axes", "epsilon"),
     "RMSNormalization": ("axes", "epsilon"),
+    "BoundedNormalization": ("axes", "epsilon"),
+    "GroupNormalization": ("num_groups", "epsilon"),
     "Mean": ("axes", "keepdims"),
     "ReduceSum": ("axes", "keepdims"),
     "ReduceMax": ("axes", "keepdims"),

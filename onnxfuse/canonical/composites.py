@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onnxfuse.canonical.view import View, handles, negative_axis, size_of
-from onnxfuse.graph import Node, Value
+from onnxfuse.graph import Node, Value, constant_value
+from onnxfuse.layout import Layout, expand, reshape
 from onnxfuse.term import Term
 
 Terms = list[Term | None] | None
@@ -42,6 +43,52 @@ def _rms_norm(view: View, node: Node) -> Terms:
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     norm = view.algebra.plain("RMSNormalization", view.args(node)[:1], {"axes": axes, "epsilon": epsilon})
     return [_affine(view, norm, node.input(1), None), None]
+
+
+@handles("InstanceNormalization")
+def _instance_norm(view: View, node: Node) -> Terms:
+    """A norm of each channel by itself, over all that lies behind it."""
+    x = node.inputs[0]
+    if x is None or x.rank is None or x.rank < 3:
+        return None
+    attributes = {"axes": tuple(range(2 - x.rank, 0)), "epsilon": float(node.attributes.get("epsilon", 1e-5))}
+    norm = view.algebra.plain("LayerNormalization", view.args(node)[:1], attributes)
+    return _per_channel(view, node, norm, 1)
+
+
+@handles("GroupNormalization")
+def _group_norm(view: View, node: Node) -> Terms:
+    """Until opset 21 scale and bias have one number for each group."""
+    x, groups = node.inputs[0], node.attributes.get("num_groups")
+    channels = x.shape[1] if x is not None and x.shape is not None and len(x.shape) > 1 else None
+    if node.attributes.get("stash_type", 1) != 1 or not isinstance(channels, int) or not isinstance(groups, int) or channels % groups:
+        return None
+    attributes = {"num_groups": groups, "epsilon": float(node.attributes.get("epsilon", 1e-5))}
+    norm = view.algebra.plain("GroupNormalization", view.args(node)[:1], attributes)
+    return _per_channel(view, node, norm, channels // groups if view.graph.opset < 21 else 1)
+
+
+def _per_channel(view: View, node: Node, norm: Term, repeat: int) -> Terms:
+    """norm * scale + bias with vectors that have a number for each `repeat` channels of x; ones and zeros are left out."""
+    x, scale, bias = node.inputs[0], node.input(1), node.input(2)
+    assert x is not None and x.rank is not None
+    for value, neutral in ((scale, 1.0), (bias, 0.0)):
+        array = constant_value(value) if value is not None else None
+        if value is None or (array is not None and (array == neutral).all()):
+            continue
+        seen = view.view(view.layout(value), lambda layout: _along_channels(layout, repeat, x.rank or 0))
+        if seen is None or seen[0] is None:
+            return None
+        norm = view.algebra.multiply(norm, seen[0]) if value is scale else view.algebra.add(norm, seen[0], flatten=(False, False))
+    return [norm]
+
+
+def _along_channels(layout: Layout, repeat: int, rank: int) -> Layout | None:
+    """A vector as [channels, 1, ...] behind the batch, each number for `repeat` channels."""
+    (size,) = layout.shape
+    column = reshape(layout, (size, 1))
+    repeated = expand(column, (size, repeat)) if column is not None else None
+    return reshape(repeated, (size * repeat, *[1] * (rank - 2))) if repeated is not None else None
 
 
 @handles("Gelu")
