@@ -60,10 +60,17 @@ class Reference:
 
     def mean(self, value: str, first_axis: int = -1) -> str:
         """The mean over axes first_axis (negative) to the last, kept with size 1."""
-        axes = range(first_axis, 0)
+        return self.reduce("ReduceMean", value, *range(first_axis, 0))
+
+    def reduce(self, kind: str, value: str, *axes: int) -> str:
+        """A reduction (any but ReduceSum) over axes, kept with size 1; the axes were an attribute until opset 18."""
         if self.instance.opset >= 18:
-            return self.op("ReduceMean", value, self.ints(*axes), keepdims=1)
-        return self.let(f"ReduceMean <axes = [{', '.join(map(str, axes))}], keepdims = 1> ({value})")
+            return self.op(kind, value, self.ints(*axes), keepdims=1)
+        return self.let(f"{kind} <axes = [{', '.join(map(str, axes))}], keepdims = 1> ({value})")
+
+    def reshape(self, value: str, shape: str) -> str:
+        """Under a shape that is written out in full; sizes of 0 need opset 14."""
+        return self.op("Reshape", value, shape, **({"allowzero": 1} if self.instance.opset >= 14 else {}))
 
     def halves(self, value: str, axis: int = -1) -> tuple[str, str]:
         """The two halves of an axis; their number was told by the outputs alone until opset 18."""
