@@ -1,0 +1,77 @@
+#include "custom_ops/_runtime/columns.h"
+#include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/_runtime/simd.h"
+#include "custom_ops/channel_layer_norm/kernel.h"
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+// What a place needs to be normalised: (v - mean) * factor + shift.
+template <int kWide>
+struct ColumnStatistics {
+  Vec mean[kWide];
+  Vec factor[kWide];
+  Vec shift[kWide];
+};
+
+// As for rows in normalize.h: the variance from differences, and what the rounded mean leaves over taken off them.
+template <int kWide, typename Value>
+ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, float epsilon, Value&& value) {
+  const Vec count = Set(static_cast<float>(channels));
+  Vec sum[1][kWide], sums[2][kWide];
+  SumOverChannels(channels, sum, [&](int64_t channel, auto& part) {
+    for (int w = 0; w < kWide; ++w) part[0][w] = part[0][w] + value(channel, w);
+  });
+  ColumnStatistics<kWide> result;
+  for (int w = 0; w < kWide; ++w) result.mean[w] = sum[0][w] / count;
+  SumOverChannels(channels, sums, [&](int64_t channel, auto& part) {
+    for (int w = 0; w < kWide; ++w) {
+      const Vec difference = value(channel, w) - result.mean[w];
+      part[0][w] = part[0][w] + difference;
+      part[1][w] = Fma(difference, difference, part[1][w]);
+    }
+  });
+  for (int w = 0; w < kWide; ++w) {
+    const Vec correction = sums[0][w] / count;
+    const Vec variance = NegFma(correction, correction, sums[1][w] / count);
+    result.factor[w] = Rsqrt(Max(Zero(), variance) + Set(epsilon));
+    result.shift[w] = -correction * result.factor[w];
+  }
+  return result;
+}
+
+template <int kWide, typename T>
+ONNXFUSE_INLINE void NormalizeColumns(const T* x, const T* scale, const T* bias, T* y, const ColumnShape& shape,
+                                      float epsilon, int lanes) {
+  auto value = [&](int64_t channel, int w) { return LoadN(x + channel * shape.places + w * kLanes, lanes); };
+  const ColumnStatistics<kWide> column = StatisticsOfColumns<kWide>(shape.channels, epsilon, value);
+  for (int64_t channel = 0; channel < shape.channels; ++channel) {
+    const Vec factor = Set(scale == nullptr ? 1.0f : ToFloat(scale[channel]));
+    const Vec shift = Set(bias == nullptr ? 0.0f : ToFloat(bias[channel]));
+    for (int w = 0; w < kWide; ++w) {
+      const Vec normal = Fma(value(channel, w) - column.mean[w], column.factor[w], column.shift[w]);
+      StoreN(y + channel * shape.places + w * kLanes, Fma(normal, factor, shift), lanes);
+    }
+  }
+}
+
+template <typename T>
+void ChannelLayerNormCpu(const T* x, const T* scale, const T* bias, T* y, const ColumnShape& shape, float epsilon,
+                         const ParallelFor& parallel) {
+  constexpr double kNanosecondsPerElement = 0.5;
+  const double cost = static_cast<double>(shape.channels) * kNanosecondsPerElement;
+  ForEachColumn(shape.matrices, shape.places, cost, parallel,
+                [&]<int kWide>(Vecs<kWide>, int64_t matrix, int64_t place, int lanes) {
+                  const int64_t at = matrix * shape.channels * shape.places + place;
+                  NormalizeColumns<kWide>(x + at, scale, bias, y + at, shape, epsilon, lanes);
+                });
+}
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
+
+ONNXFUSE_DISPATCH_TEMPLATE(ChannelLayerNormCpu,
+                           (const T* x, const T* scale, const T* bias, T* y, const ColumnShape& shape, float epsilon,
+                            const ParallelFor& parallel),
+                           (x, scale, bias, y, shape, epsilon, parallel))
+ONNXFUSE_INSTANTIATE(ChannelLayerNormCpu, float)
+ONNXFUSE_INSTANTIATE(ChannelLayerNormCpu, Half)
+ONNXFUSE_INSTANTIATE(ChannelLayerNormCpu, BFloat16)
