@@ -1,19 +1,30 @@
 """(x - mean(x)) / sqrt(var(x) + epsilon) * scale + bias -> LayerNorm(x, scale, bias): one read and one write of x."""
 
 from onnxfuse.custom_ops.layer_norm.op import LAYER_NORM
-from onnxfuse.pattern import Call, Scalar, Var, op, optional
-from onnxfuse.rule import Match, Rule, affine
+from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
+from onnxfuse.rule import Decline, Match, Rule, affine
+from onnxfuse.term import close
+from onnxfuse.weights import filled
 
-x, scale, bias, axes, epsilon = Var("x"), Var("scale"), Var("bias"), Scalar("axes"), Scalar("epsilon")
+x, scale, bias = Var("x"), Var("scale"), Var("bias")
+axes, epsilon, factor = Scalar("axes"), Scalar("epsilon"), Scalar("factor")
+
+norm = op.LayerNormalization(x, axes=axes, epsilon=epsilon)
+centred = x - op.Mean(x, axes=axes, keepdims=True)
+outside = factor * centred / (op.Mean(centred**2, axes=axes, keepdims=True) ** 0.5 + epsilon)
 
 
 def build(match: Match) -> Call:
+    if match.has("outside"):
+        raise Decline("epsilon must be added to the variance, under the root; here it is added to the root")
     data, weight, shift, axis = affine(match, x, scale, bias, match.scalar(axes))
+    if match.has(factor) and not close(match.scalar(factor), 1.0) and data.shape is not None:
+        weight = filled(match, match.scalar(factor), data.shape[axis:], data)
     return LAYER_NORM(data, weight, shift, axis=axis, epsilon=match.scalar(epsilon))
 
 
 RULE = Rule(
-    before=op.LayerNormalization(x, axes=axes, epsilon=epsilon) * optional(scale) + optional(bias),
+    before=either(norm * optional(scale), factor * norm, (outside * optional(scale)).named("outside")) + optional(bias),
     after=build,
     fires_on=[
         """g (float[2,4] x) => (float[2,4] y)
@@ -37,8 +48,24 @@ RULE = Rule(
         """g (float[2,4] x) => (float[2,4] y) <float[4] w = {1, 2, 3, 4}, float[4] b = {4, 3, 2, 1}, float[4] c = {1, 1, 0, 1}> {
             n = LayerNormalization <epsilon = 0.001> (x, w)  y = Add(n, b)
         }""",
+        """g (float[n,s,4] x) => (float[n,s,4] y) <float eps = {0.001}, float three = {3.0}, float[4] w = {1, 2, 3, 4}> {
+            m = ReduceMean <axes = [-1]> (x)  d = Sub(x, m)  v = ReduceSumSquare <axes = [-1]> (d)
+            u = Div(v, three)  e = Add(u, eps)  r = Sqrt(e)  n = Div(d, r)  y = Mul(n, w)
+        }""",
+        """g (float[n,s,4] x) => (float[n,s,4] y) <float eps = {0.001}, float three = {3.0}> {
+            m = ReduceMean <axes = [-1]> (x)  d = Sub(x, m)  v = ReduceSumSquare <axes = [-1]> (d)
+            u = Div(v, three)  e = Add(u, eps)  r = Sqrt(e)  y = Div(d, r)
+        }""",
+        """g (float[2,4] x) => (float[2,4] y) <float one = {1.0}, float[4] w = {0.5, 0.25, -0.5, 0}> {
+            s = Add(w, one)  n = LayerNormalization <epsilon = 0.001> (x, s)  y = Add(n, w)
+        }""",
     ],
     declines={
+        "epsilon must be added to the variance, under the root": """g (float[2,4] x) => (float[2,4] y)
+        <float eps = {0.001}, float three = {3.0}, float[4] w = {1, 2, 3, 4}> {
+            m = ReduceMean <axes = [-1]> (x)  d = Sub(x, m)  v = ReduceSumSquare <axes = [-1]> (d)
+            u = Div(v, three)  r = Sqrt(u)  e = Add(r, eps)  n = Div(d, e)  y = Mul(n, w)
+        }""",
         "the axes must be the last ones; they are [-2]": """g (float[2,4] x) => (float[2,4] y) <float two = {2.0}, float eps = {0.00001}> {
             m = ReduceMean <axes = [0]> (x)  d = Sub(x, m)  q = Pow(d, two)  v = ReduceMean <axes = [0]> (q)
             e = Add(v, eps)  r = Sqrt(e)  y = Div(d, r)
