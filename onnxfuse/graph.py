@@ -380,6 +380,8 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     bare = onnx.ModelProto()
     bare.ir_version = proto.ir_version
     bare.opset_import.extend(proto.opset_import)
+    if "" not in _opsets(proto.opset_import):  # a model may leave it to its functions; graphsurgeon would warn
+        bare.opset_import.add(domain="", version=onnx.defs.onnx_opset_version())
     bare.graph.name = proto.graph.name
     bare.graph.node.extend(proto.graph.node)
     return bare

@@ -313,7 +313,7 @@ def last_axis_vector(hole: Var, x: Var) -> Guard:
 
 
 def as_shape(match: Match, value: Value, shape: tuple[Dim, ...]) -> Value | NewConstant:
-    """`value` under another shape of as many elements; only a constant can be given one.
+    """`value` under another shape that broadcasts alike (leading axes of size 1 apart); only a constant can be given one.
 
     Raises Decline when the sizes differ or `value` is computed.
     """
@@ -321,12 +321,18 @@ def as_shape(match: Match, value: Value, shape: tuple[Dim, ...]) -> Value | NewC
         return value
     if value.shape is None or any(not isinstance(d, int) for d in (*value.shape, *shape)):
         raise Decline(f"'{value.name}' must have shape {list(map(str, shape))}; it is {_shape(value)}")
-    if value.shape != shape and [d for d in value.shape if d != 1] != [d for d in shape if d != 1]:
+    if _aligned(value.shape) != _aligned(shape):  # a column is not a row, though both have as many elements
         raise Decline(f"'{value.name}' must have shape {list(map(str, shape))}; it is {_shape(value)}")
     array = constant_value(value)
     if array is None:
         raise Decline(f"'{value.name}' must be a constant to be used as {list(map(str, shape))}; it is computed as {_shape(value)}")
     return NewConstant(array.reshape(shape).astype(tensor_dtype_to_np_dtype(match.root.dtype)), value)
+
+
+def _aligned(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape as broadcasting aligns it, from the right: without leading axes of size 1."""
+    leading = next((i for i, d in enumerate(shape) if d != 1), len(shape))
+    return shape[leading:]
 
 
 def affine(
