@@ -27,7 +27,8 @@ class Price:
     """A candidate's predicted times with every term that led to them; all times in microseconds.
 
     terms: `unfused.*` and `fused.*` are sums over the kernels, `basic.*` the textbook's estimate of the same.
-    failures: which check or budget said no, and with which numbers. notes: what to doubt.
+    failures: which check or budget said no, and with which numbers. notes: what to doubt. refused: why it is not taken
+    though it saves time.
     """
 
     unfused_us: float
@@ -40,6 +41,7 @@ class Price:
     failures: tuple[str, ...]
     notes: tuple[str, ...]
     worth: bool
+    refused: str = ""
 
     @property
     def saved_us(self) -> float:
@@ -56,12 +58,18 @@ class Price:
         """How many times faster the fused form is."""
         return self.unfused_us / self.fused_us if self.fused_us else 1.0
 
+    def refused_for(self, why: str) -> Price:
+        """The price, not worth it for that reason."""
+        return replace(self, worth=False, refused=why)
+
     def reason(self) -> str:
         """One line with the numbers: why the candidate is worth it, or why not."""
         if self.failures:
             return "; ".join(self.failures)
         if not all(self.checks.values()):
             return "; ".join(f"{check} does not hold" for check, holds in self.checks.items() if not holds)
+        if self.refused:
+            return f"not worth it: {self.refused}"
         times = f"{self.unfused_us:.2f} -> {self.fused_us:.2f} us (x{self.speedup:.2f})"
         saved = f"saves {_show_bytes(self.saved_bytes)} and {self.saved_launches} launches, limited by {self.limiter}"
         return f"{'worth it' if self.worth else 'not worth it'}: {times}, {saved}"
@@ -137,6 +145,11 @@ class Model:
             notes=(*self._notes(after), *_builtin_notes(written, before)),
             worth=checks.passed and before_us - after_us > MARGIN * before_us,
         )
+
+    def before_and_after_us(self, before: Sequence[Work], after: Sequence[Work], *, left: Sequence[Work] = ()) -> tuple[float, float]:
+        """The two times of `price` alone, for looking at many sizes."""
+        sides = (self.as_run(before), [*self.as_run(left), *after])
+        return self.times(sides[0])["total_us"], self.times(sides[1])["total_us"]
 
     def as_run(self, works: Sequence[Work]) -> list[Work]:
         """The kernels that run for nodes written as `works`."""

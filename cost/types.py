@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import onnx
 
 from onnxfuse.errors import UsageError
@@ -16,6 +18,7 @@ BITS = {
 ALIASES = {"float32": "float", "float64": "double", "fp32": "float", "fp16": "float16", "bf16": "bfloat16", "half": "float16"}
 
 
+@cache
 def type_name(dtype: int | str) -> str:
     """The ONNX name of a type: 1, "FLOAT" and "float32" are all "float". Raises UsageError for a type that is none."""
     name = str(dtype).lower()

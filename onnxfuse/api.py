@@ -12,10 +12,11 @@ import onnx
 from onnxfuse import graph, shapes, store
 from onnxfuse.candidate import Candidate
 from onnxfuse.canonical import View
+from onnxfuse.cost.budgets import MAX_NODES
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.custom_ops import all_forms
-from onnxfuse.decider import ELEMENTWISE, Decider
+from onnxfuse.decider import ELEMENTWISE, MOST_LOSS, Decider
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
 from onnxfuse.inputs.sizes import check as check_sizes
@@ -24,6 +25,7 @@ from onnxfuse.inputs.sizes import symbols as size_names
 from onnxfuse.inputs.sketch import sketch
 from onnxfuse.library import load_rules
 from onnxfuse.nearmiss import near_misses
+from onnxfuse.ranges import Ranges
 from onnxfuse.report.record import Report
 from onnxfuse.report.text import log_line
 from onnxfuse.rewriter import Rewritten, rewrite
@@ -35,6 +37,8 @@ from onnxfuse.validate import Validator, verify_whole
 Progress = Callable[[str, int, int], None]
 Log = Callable[[str], None]
 Source = str | Path | onnx.ModelProto
+TOLD = (Verdict.FUSED, Verdict.NOT_WORTH_IT)  # with the sizes at which they flip
+RANGE_LOSS = 100 * MOST_LOSS  # percent
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ def optimize(
     rules: Sequence[str | Path] = (),
     only: Sequence[str] = (),
     disable: Sequence[str] = (),
+    max_fusion_size: int = MAX_NODES,
+    range_loss: float = RANGE_LOSS,
     verify: bool = True,
     inputs: str | Path | None = None,
     libraries: Sequence[str | Path] = (),
@@ -67,7 +73,9 @@ def optimize(
     device: a name of `onnxfuse devices`, or "auto". level: "none" (a byte-for-byte copy), "elementwise" (pointwise and
     norms), "cost" (what the cost model finds worth it), "all" (whatever matches). target: "onnxfuse" (our ops), "contrib"
     (those of ONNX Runtime, where it has the kernel), "standard" (ONNX alone). shapes: sizes of symbolic dims that
-    decisions are made for. rules: files with further rules. only, disable: rule names. inputs: an .npz to verify with.
+    decisions are made for. rules: files with further rules. only, disable: rule names. max_fusion_size: the most nodes in
+    one fusion. range_loss: the percentage of its time that the model may lose at some size of a symbolic dim that is not
+    given, by fusions that pay at the usual one. inputs: an .npz to verify with.
     Raises UsageError, ModelError, RuleError, VerificationError, RuntimeMissingError; nothing is written then.
     """
     if level not in LEVELS:
@@ -78,13 +86,13 @@ def optimize(
         store.check_target(path, written)
     if level == "none":
         load_rules(rules, only, disable)  # names are checked whatever becomes of them
-        _target(target, CostModel(device))
+        _target(target, _cost(device, max_fusion_size, range_loss))
         proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
         result = Result(proto, _report(source, proto, proto, device, level, (), {}))
     else:
-        result = _Run(source, device, level, target, shapes or {}, load_rules(rules, only, disable), progress or _silent).optimize(
-            verify=verify, inputs=inputs, libraries=libraries
-        )
+        cost = _cost(device, max_fusion_size, range_loss)
+        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, load_rules(rules, only, disable), progress or _silent)
+        result = run.optimize(verify=verify, inputs=inputs, libraries=libraries)
     for decision in result.report.decisions if log else ():
         assert log is not None
         log(log_line(decision))
@@ -106,10 +114,13 @@ def explain(
     rules: Sequence[str | Path] = (),
     only: Sequence[str] = (),
     disable: Sequence[str] = (),
+    max_fusion_size: int = MAX_NODES,
+    range_loss: float = RANGE_LOSS,
     progress: Progress | None = None,
 ) -> Report:
     """What `optimize` would decide, and the places where a pattern got at least half way; nothing is written or run."""
-    run = _Run(source, device, level, target, shapes or {}, load_rules(rules, only, disable), progress or _silent)
+    cost = _cost(device, max_fusion_size, range_loss)
+    run = _Run(source, cost, device, level, target, shapes or {}, range_loss, load_rules(rules, only, disable), progress or _silent)
     chosen, decisions = run.decide()
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
@@ -131,10 +142,12 @@ class _Run:
     def __init__(
         self,
         source: Source,
+        cost: CostModel,
         device: str,
         level: str,
         target: str,
         sizes: Mapping[str, int],
+        range_loss: float,
         rules: Mapping[str, Rule],
         progress: Progress,
     ) -> None:
@@ -142,8 +155,7 @@ class _Run:
         self.seconds: dict[str, float] = {}
         self.rules = [r for r in rules.values() if level != "elementwise" or r.kind == ELEMENTWISE]
         self.given = sizes
-        self.cost = CostModel(device)
-        self.target = _target(target, self.cost)
+        self.target = _target(target, cost)
         with self._timed("load"):
             self.model = graph.load(source)
             if sizes:
@@ -151,7 +163,8 @@ class _Run:
         with self._timed("shapes"):
             shapes.infer(self.model)
         with self._timed("match"):
-            self.decider = Decider(self.model, self.rules, self.target, self.cost, sizes, progress)
+            ranges = Ranges(self.model, cost, sizes)
+            self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100)
 
     def _timed(self, phase: str) -> _Timer:
         return _Timer(self.seconds, phase)
@@ -200,13 +213,21 @@ class _Run:
     def _shown_sizes(self) -> Mapping[str, int]:
         """The sizes of the model's own inputs, which people know."""
         named = {n for v in self.model.main.inputs for d in v.shape or () for n in symbols(d)}
-        return {n: size for n, size in self.decider.sizes.items() if n in named}
+        return {n: size for n, size in self.decider.ranges.sizes(self.model.main).items() if n in named}
 
     def report(self, after: onnx.ModelProto, chosen: Sequence[Candidate], decisions: Sequence[Decision]) -> Report:
         report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
         with self._timed("plans"):
             plans = self.decider.plans(chosen, self.allowed)
-        return replace(report, seconds=dict(self.seconds), target=self.target.name, plans=plans)
+            told = tuple(self.decider.told(d) if d.verdict in TOLD else d for d in report.decisions)
+        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, plans=plans)
+
+
+def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:
+    """What prices. Raises UsageError."""
+    if not range_loss >= 0:
+        raise UsageError(f"range_loss must be a percentage of at least 0; got {range_loss}")
+    return CostModel(device, max_nodes=max_fusion_size)
 
 
 def _target(name: str, cost: CostModel) -> Target:

@@ -37,6 +37,15 @@ Shape = Annotated[list[str], typer.Option(metavar="NAME=SIZE", help="The size of
 Rules = Annotated[list[Path], typer.Option(metavar="FILE", help="A Python file with further rules. May be repeated.")]
 Only = Annotated[list[str], typer.Option(metavar="RULE", help="Use this rule and no other. May be repeated.")]
 Disable = Annotated[list[str], typer.Option(metavar="RULE", help="Leave this rule out. May be repeated.")]
+MaxFusionSize = Annotated[int, typer.Option(min=1, metavar="N", help="The most nodes that one fusion may take.")]
+RangeLoss = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="PERCENT",
+        help="What the model may lose at some size of a symbolic dim without --shape, by fusions that pay at usual sizes.",
+    ),
+]
 Inputs = Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Run on these inputs: an array for each, by name.")]
 Library = Annotated[list[Path], typer.Option(metavar="FILE", help="A custom-op library that the model needs. May be repeated.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", metavar="FILE.json", help="Write the report as JSON too.")]
@@ -73,6 +82,8 @@ def optimize(
     rules: Rules = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     disable: Disable = [],  # noqa: B006
+    max_fusion_size: MaxFusionSize = 64,
+    range_loss: RangeLoss = 5,
     verify: Annotated[bool, typer.Option(help="Compare each rewrite, and the whole model, with the original.")] = True,
     inputs: Inputs = None,
     library: Library = [],  # noqa: B006
@@ -84,7 +95,9 @@ def optimize(
         from onnxfuse.commands import optimize
         from onnxfuse.commands.options import names, sizes
 
-        selection = optimize.Selection(device, level, dialect, sizes(shape), rules, names(only), names(disable))
+        selection = optimize.Selection(
+            device, level, dialect, sizes(shape), rules, names(only), names(disable), max_fusion_size, range_loss
+        )
         optimize.run(source, target, selection, verify=verify, inputs=inputs, libraries=library, report=report, verbose=verbose)
 
 
@@ -117,6 +130,8 @@ def explain(
     rules: Rules = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     disable: Disable = [],  # noqa: B006
+    max_fusion_size: MaxFusionSize = 64,
+    range_loss: RangeLoss = 5,
     report: ReportFile = None,
     verbose: Verbose = False,
 ) -> None:
@@ -125,7 +140,9 @@ def explain(
         from onnxfuse.commands import explain, optimize
         from onnxfuse.commands.options import names, sizes
 
-        selection = optimize.Selection(device, level, dialect, sizes(shape), rules, names(only), names(disable))
+        selection = optimize.Selection(
+            device, level, dialect, sizes(shape), rules, names(only), names(disable), max_fusion_size, range_loss
+        )
         explain.run(source, selection, node=node, rule=rule, report=report)
 
 

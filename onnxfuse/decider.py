@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
-from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.cost.model import Price
-from onnxfuse.cost.typical import typical
 from onnxfuse.decision import Decision
-from onnxfuse.fitting import Fitting
 from onnxfuse.graph import Graph, Model
 from onnxfuse.op import DOMAIN
 from onnxfuse.plan import Plan, Planner
 from onnxfuse.pricing import Pricer
-from onnxfuse.recipe import Recipes
+from onnxfuse.ranges import USUAL, At, Ranges
+from onnxfuse.recipe import Recipe, Recipes
 from onnxfuse.rule import Rule
 from onnxfuse.select import NEVER, largest_first, select
 from onnxfuse.sharing import bonuses
 from onnxfuse.target import Target
 
+Kind = tuple[Graph, Recipe]
+Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
+MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
 
 
 class Decider:
     """What rules find in one model, priced for one device at one set of sizes.
 
-    found: candidates with their prices. declined: matches that cannot be made. given: sizes of symbolic dims that the
-    caller knows; sizes: those of all dims, as they are priced.
+    found: candidates with their prices. declined: matches that cannot be made. ranges: sizes, those that the caller knows
+    and those that are usual. most_loss: the part of the model's time that a choice which pays at usual sizes may lose at
+    others.
     """
 
     def __init__(
@@ -38,17 +42,18 @@ class Decider:
         model: Model,
         rules: Sequence[Rule],
         target: Target,
-        cost: CostModel,
-        given: Mapping[str, int],
+        ranges: Ranges,
         progress: Progress,
+        *,
+        most_loss: float = MOST_LOSS,
     ) -> None:
-        self.model, self.cost, self.given = model, cost, given
+        self.model, self.cost, self.ranges, self.most_loss = model, ranges.cost, ranges, most_loss
         # what our own operators mean stays as it is: a body fused into the operator itself would call itself
         own = {body for f in model.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
         self.views = [View(g) for g in model.graphs() if g not in own]
         self.recipes = Recipes()
-        self.sizes: dict[str, int] = dict(given)
         self.pricers: dict[Graph, Pricer] = {}
+        self._unfused: dict[At, float] = {}
         self.found: list[Candidate] = []
         self.declined: list[Decision] = []
         for done, view in enumerate(self.views):
@@ -58,7 +63,58 @@ class Decider:
     def choose(self, found: Sequence[Candidate] | None = None, *, everything: bool = False) -> tuple[list[Candidate], list[Decision]]:
         """(chosen, how the others ended) of these candidates, by default of all. everything: as much as can be made, whatever it saves."""
         found = self.found if found is None else found
-        return select(found, covered) if everything else select(found, worth, bonuses(found, self.recipes, self.pricers))
+        if everything:
+            return select(found, covered)
+        while True:
+            chosen, ended = select(found, worth, bonuses(found, self.recipes, self.pricers))
+            loser = self._loser(chosen)
+            if loser is None:
+                return chosen, ended
+            found = [_refused(c, loser[1]) if self._kind(c) == loser[0] else c for c in found]
+
+    def told(self, decision: Decision) -> Decision:
+        """The decision with the sizes at which it flips, by dim."""
+        candidate = self._by_place.get(_place(decision))
+        crossings = self.ranges.crossings(*self._kind(candidate)) if candidate is not None else {}
+        if candidate is None or not crossings:
+            return decision
+        usual = self.ranges.sizes(candidate.view.graph)
+        ranges = {dim: {**asdict(c), "at": usual[dim], "text": c.text(dim)} for dim, c in crossings.items()}
+        return replace(decision, numbers={**decision.numbers, "ranges": ranges})
+
+    @cached_property
+    def _by_place(self) -> dict[Place, Candidate]:
+        return {_place(c.decision): c for c in self.found}
+
+    def _loser(self, chosen: Sequence[Candidate]) -> tuple[Kind, str] | None:
+        """(the kind of the chosen that loses most where the model loses most by them all, why it is refused) if that is too much."""
+        kinds = Counter(map(self._kind, chosen))
+        loss, at = max(((self._loss(kinds, at), at) for at in self.ranges.probes()), default=(0.0, USUAL))
+        if loss <= self.most_loss:
+            return None
+        worst = min(kinds, key=lambda kind: kinds[kind] * self._saved_us(kind, at))
+        why = f"it pays at usual sizes, but the model would lose {loss:.0%} at {at[0]}={at[1]}, more than {self.most_loss:.0%}"
+        return worst, why
+
+    def _kind(self, candidate: Candidate) -> Kind:
+        """What equal candidates have in common."""
+        return candidate.view.graph, self.recipes.of(candidate)
+
+    def _loss(self, kinds: Mapping[Kind, int], at: At) -> float:
+        """The part of the model's time that these fusions lose together at some sizes; 0 where they save."""
+        saved = sum(count * self.planner.runs(kind[0]) * self._saved_us(kind, at) for kind, count in kinds.items())
+        return -saved / self._unfused_us(at) if saved < 0 else 0.0
+
+    def _saved_us(self, kind: Kind, at: At) -> float:
+        unfused, fused = self.ranges.pricer(kind[0], at).times(kind[1])
+        return unfused - fused
+
+    def _unfused_us(self, at: At) -> float:
+        """What the model takes with nothing fused."""
+        if at not in self._unfused:
+            pricers = {view.graph: self.ranges.pricer(view.graph, at) for view in self.views}
+            self._unfused[at] = Planner(self.model, self.cost, self.recipes, pricers).plan("none", []).time_us
+        return self._unfused[at]
 
     def plans(self, chosen: Sequence[Candidate], found: Sequence[Candidate]) -> tuple[Plan, ...]:
         """What the chosen ones cost, and what other ways to choose from `found` would have."""
@@ -82,9 +138,7 @@ class Decider:
         return Planner(self.model, self.cost, self.recipes, self.pricers)
 
     def _find(self, view: View, rules: Sequence[Rule], target: Target) -> None:
-        sizes = Fitting(view.graph).usual({**self.sizes, **self.given}, typical)
-        self.sizes = {**sizes, **self.sizes}  # those of the main graph hold in the bodies inside it too
-        pricer = self.pricers[view.graph] = Pricer(self.cost, sizes)
+        pricer = self.pricers[view.graph] = self.ranges.pricer(view.graph)
         self.recipes.merged.update((node, group) for group in pricer.merged(view.graph, self.recipes) for node in group)
         for item in candidates(view, rules, target):
             if isinstance(item, Decision):
@@ -101,9 +155,17 @@ def covered(candidate: Candidate) -> float:
 def worth(candidate: Candidate) -> float:
     """Microseconds that a candidate saves; below 0 where they are within the model's error, for others to lift above it."""
     price = candidate.price
-    if not isinstance(price, Price) or not _is_able(candidate):
+    if not isinstance(price, Price) or price.refused or not _is_able(candidate):
         return NEVER
     return price.saved_us if price.worth else min(0.0, price.saved_us - price.margin_us)
+
+
+def _place(decision: Decision) -> Place:
+    return decision.rule, decision.scope, decision.value, decision.target, decision.nodes
+
+
+def _refused(candidate: Candidate, why: str) -> Candidate:
+    return candidate.priced(candidate.price.refused_for(why)) if isinstance(candidate.price, Price) else candidate
 
 
 def _is_able(candidate: Candidate) -> bool:

@@ -59,18 +59,21 @@ class Planner:
     def plan(self, name: str, chosen: Sequence[Candidate]) -> Plan:
         """What the model costs when these candidates of it, which do not exclude each other, are made."""
         steps = {g: list(self._steps(g, [c for c in chosen if c.view.graph is g])) for g in self.pricers}
-        calls = self._calls()
         launches, moved, time_us = 0, 0, 0.0
         for graph, run in steps.items():
             written = [work for step in run for work in step.works]
             works = self.cost.as_run(written)
-            function = _function(graph)
-            times = calls[function] if function is not None else 1
+            times = self.runs(graph)
             launches += times * sum(w.launches for w in works)
             moved += times * sum(w.bytes for w in works)
             time_us += times * self.cost.times(works)["total_us"]
         peak = self._weights() + _peak(steps.get(self.model.main, []), self.model.main, self.pricers)
         return Plan(name, len(chosen), launches, moved, time_us, peak)
+
+    def runs(self, graph: Graph) -> int:
+        """How often a graph runs: once, but for what stands in a function."""
+        function = _function(graph)
+        return 1 if function is None else self._calls[function]
 
     def _steps(self, graph: Graph, chosen: Sequence[Candidate]) -> Iterator[Step]:
         gone = vanished(chosen)
@@ -106,6 +109,7 @@ class Planner:
         """Functions whose bodies are priced; a call of one costs what its body costs."""
         return {name for g in self.pricers if (name := _function(g)) is not None}
 
+    @cached_property
     def _calls(self) -> Counter[tuple[str, str]]:
         """How often each function of the model is run: by the main graph, and by functions that are run."""
         bodies = {_function(g): g for g in self.model.functions}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from onnxfuse.cost import count
-from onnxfuse.cost.model import Model, Price, Work, fuse
+from onnxfuse.cost.model import MARGIN, Model, Price, Work, fuse
 from onnxfuse.cost.runtime import merged
 from onnxfuse.cost.types import BITS
 from onnxfuse.errors import ShapeError, UsageError
@@ -27,6 +27,7 @@ class Pricer:
     sizes: Mapping[str, int]
     _works: dict[Kernel, Work | None] = field(default_factory=dict)
     _prices: dict[Recipe, Price] = field(default_factory=dict)
+    _times: dict[Recipe, tuple[float, float]] = field(default_factory=dict)
     _dims: dict[Dim, int] = field(default_factory=dict)
 
     def price(self, recipe: Recipe) -> Price:
@@ -35,6 +36,18 @@ class Pricer:
             left = self.works(recipe.left)
             self._prices[recipe] = self.model.price(self.works(recipe.before), self.after(recipe), left=left)
         return self._prices[recipe]
+
+    def times(self, recipe: Recipe) -> tuple[float, float]:
+        """Predicted microseconds before and after."""
+        if recipe not in self._times:
+            left = self.works(recipe.left)
+            self._times[recipe] = self.model.before_and_after_us(self.works(recipe.before), self.after(recipe), left=left)
+        return self._times[recipe]
+
+    def gain_us(self, recipe: Recipe) -> float:
+        """What is saved beyond the model's error: above 0 where it pays."""
+        unfused, fused = self.times(recipe)
+        return unfused - fused - MARGIN * unfused
 
     def after(self, recipe: Recipe) -> list[Work]:
         """The kernels that come, in the order they run in."""

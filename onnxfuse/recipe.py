@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from onnxfuse.candidate import Candidate
 from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.op import Op
+from onnxfuse.pattern import Call
 from onnxfuse.rule import Made, NewConstant
-from onnxfuse.symbolic import Dim
+from onnxfuse.symbolic import Dim, symbols
 from onnxfuse.vanishing import helpers, vanished
 
 Operand: TypeAlias = "Value | NewConstant | Made | None"
@@ -74,6 +75,13 @@ class Recipe:
     fused: Fusion
     steps: tuple[Kernel, ...]
 
+    @property
+    def symbols(self) -> set[str]:
+        """Names of the symbolic dims in it."""
+        kernels = (*self.before, *self.helpers, *self.steps)
+        tensors = (*self.fused.read, *self.fused.written, *(t for k in kernels for t in (*k.inputs, *k.outputs)))
+        return {name for t in tensors if t is not None for dim in t.shape or () for name in symbols(dim)}
+
 
 @dataclass
 class Recipes:
@@ -84,12 +92,19 @@ class Recipes:
 
     merged: dict[Node, frozenset[Node]] = field(default_factory=dict)
     _places: dict[Graph, dict[Node, int]] = field(default_factory=dict)
+    _recipes: dict[int, tuple[Call, Recipe]] = field(default_factory=dict)  # by the call's id; it stays alive here
     _kernels: dict[Hashable, Kernel] = field(default_factory=dict)
     _nodes: dict[Node, Kernel | None] = field(default_factory=dict)
     _folded: dict[Node, bool] = field(default_factory=dict)
 
     def of(self, candidate: Candidate) -> Recipe:
         """What the candidate takes away and puts in."""
+        call = candidate.call  # what copies of a candidate have in common
+        if id(call) not in self._recipes:
+            self._recipes[id(call)] = call, self._make(candidate)
+        return self._recipes[id(call)][1]
+
+    def _make(self, candidate: Candidate) -> Recipe:
         gone, call = vanished([candidate]), candidate.call
         touched = gone.union(*(self.merged.get(node, ()) for node in gone))
         return Recipe(

@@ -13,7 +13,7 @@ from onnxfuse.commands.options import check_report
 from onnxfuse.decision import Decision
 from onnxfuse.errors import UsageError
 from onnxfuse.report.document import to_json
-from onnxfuse.report.tables import counts, decisions_table
+from onnxfuse.report.tables import counts, decisions_table, priced_at
 
 
 def run(source: Path, selection: Selection, *, node: str | None, rule: str | None, report: Path | None) -> None:
@@ -32,6 +32,7 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
         screen.out().print(decisions_table(shown))
     else:
         screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
+    screen.say(f"Priced    {priced_at(found)}")
     screen.say(f"Total     {counts(found) or 'no candidates'}")
 
 

@@ -17,7 +17,7 @@ from onnxfuse.report.text import show_bytes
 
 @dataclass(frozen=True)
 class Selection:
-    """What to fuse: device, level, what to write it in, sizes of symbolic dims, further rule files, rules to use alone or to leave out."""
+    """What to fuse: the options of `api.optimize` and `api.explain` of the same names."""
 
     device: str
     level: str
@@ -26,6 +26,8 @@ class Selection:
     rules: Sequence[Path]
     only: Sequence[str]
     disable: Sequence[str]
+    max_fusion_size: int
+    range_loss: float
 
 
 def run(

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.report.record import Report
-from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_us
+from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_us, told
 
 MOST_ROWS = 20  # of a table of reasons; the rest is counted
 COLOURS = {Verdict.FUSED: "green", Verdict.ROLLED_BACK: "red", Verdict.NEAR_MISS: "dim"}
@@ -72,7 +72,7 @@ def _reason_rows(decisions: Iterable[Decision]) -> list[ReasonRow]:
 def decisions_table(decisions: Sequence[Decision]) -> Table:
     """A row per node, rule and reason, for `explain`."""
     made = table("", "Node", "Rule", "Ended", "Times", "Why", "Covers", right=("Times",))
-    groups = _grouped(decisions, lambda d: (d.node, d.rule, d.verdict, d.reason))
+    groups = _grouped(decisions, lambda d: (d.node, d.rule, d.verdict, told(d)))
     for (node, rule, verdict, why), members in groups.items():
         ended = Text(verdict.value, COLOURS.get(verdict, "yellow"))
         made.add_row(node, rule, ended, str(len(members)), why, operators(members[0].ops))
@@ -86,11 +86,21 @@ def totals(report: Report) -> list[str]:
     lines = [] if report.target == "onnxfuse" else [f"Target    {report.target}"]
     lines += [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
-        sizes = ", ".join(f"{k}={v}" for k, v in report.sizes.items())
         word = "saving" if _saved_us(report.fused) >= 0 else "loss"
-        lines.append(f"Predicted {word} a run on {report.device}: {_saved(report.fused)}" + (f", at {sizes}" if sizes else ""))
+        lines.append(
+            f"Predicted {word} a run on {report.device}: {_saved(report.fused)}" + (f", at {_sizes(report)}" if report.sizes else "")
+        )
     lines += [f"Verified  {line}" for line in report.verified]
     return lines + [f"Unchecked {line}" for line in report.not_verified]
+
+
+def priced_at(report: Report) -> str:
+    """What decisions were made for: `on a100, at batch=1, seq=128`."""
+    return f"on {report.device}" + (f", at {_sizes(report)} (usual sizes where --shape gives none)" if report.sizes else "")
+
+
+def _sizes(report: Report) -> str:
+    return ", ".join(f"{name}={size}" for name, size in report.sizes.items())
 
 
 def counts(report: Report) -> str:

@@ -33,10 +33,17 @@ _WORDS = {
 
 def reason(decision: Decision) -> str:
     """Why the candidate ended as it did; the verdict is in it where it is more than a guard that did not hold."""
-    text = decision.reason or (decision.price.reason() if decision.price else "")
+    text = told(decision)
     if decision.verdict in (Verdict.DECLINED, Verdict.NEAR_MISS, Verdict.ROLLED_BACK) or text.startswith(decision.verdict.value):
         return text or decision.verdict.value
     return f"{decision.verdict.value}: {text}" if text else decision.verdict.value
+
+
+def told(decision: Decision) -> str:
+    """The reason, and the sizes of symbolic dims at which the decision is another: `...; pays from seq >= 96`."""
+    text = decision.reason or (decision.price.reason() if decision.price else "")
+    ranges = decision.numbers.get("ranges", {})
+    return "; ".join(filter(None, [text, *(r["text"] for r in ranges.values() if r["flips"])]))
 
 
 def kind_of_reason(text: str) -> str:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
-from onnxfuse.cost.dynamic import crossover, decide_range, probe_sizes
-from onnxfuse.cost.model import Price
+from onnxfuse.cost.dynamic import crossover, probe_sizes
 from onnxfuse.cost.typical import OTHER, SPANS, span, typical
 from onnxfuse.errors import UsageError
-
-
-def priced(saving: Callable[[int], float]) -> Callable[[int], Price]:
-    """A price that is 100 us unfused, and saves that much."""
-    return lambda size: Price(100.0, 100.0 - saving(size), 0, 0, "memory", {}, {}, (), (), saving(size) > 2)
 
 
 @pytest.mark.parametrize("flip", [2, 3, 95, 96, 97, 1000, 4095, 4096])
@@ -55,37 +48,10 @@ def test_probes_cover_any_range() -> None:
         assert sizes == sorted(set(sizes))
 
 
-def test_decision_is_that_of_the_typical_size() -> None:
-    taken = decide_range(priced(lambda n: 10.0), 1, 128, 2048)
-    assert taken.worth
-    assert taken.worst_loss == pytest.approx(-0.1)
-    left = decide_range(priced(lambda n: 0.0 if n < 512 else 50.0), 1, 128, 2048)
-    assert not left.worth
-    assert left.crossover.flips == (512,)
-
-
-def test_win_that_loses_elsewhere_is_refused_unless_told() -> None:
-    price_at = priced(lambda n: 10.0 if n < 1000 else -6.0)
-    refused = decide_range(price_at, 1, 128, 2048)
-    assert not refused.worth
-    assert refused.reason.startswith("worth it at 128, but loses 6% at ")
-    assert refused.worst_size >= 1000
-    assert decide_range(price_at, 1, 128, 2048, accept_loss=True).worth
-
-
-def test_loss_of_up_to_5_percent_elsewhere_is_borne() -> None:
-    assert decide_range(priced(lambda n: 10.0 if n < 1000 else -4.9), 1, 128, 2048).worth
-
-
 @pytest.mark.parametrize("sizes", [(10, 5), (-1, 5)])
 def test_empty_range_is_refused(sizes: tuple[int, int]) -> None:
     with pytest.raises(UsageError, match="low must be at least 0 and at most high"):
         crossover(lambda n: 1.0, *sizes)
-
-
-def test_typical_size_outside_of_the_range_is_refused() -> None:
-    with pytest.raises(UsageError, match="typical must lie in 1..64; got 128"):
-        decide_range(priced(lambda n: 1.0), 1, 128, 64)
 
 
 @pytest.mark.parametrize(

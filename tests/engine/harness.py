@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,17 @@ from onnx import helper
 from onnxfuse import graph, runtime, shapes
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
+from onnxfuse.cost.model import Model as CostModel
+from onnxfuse.decider import MOST_LOSS, Decider
 from onnxfuse.decision import Decision
 from onnxfuse.library import all_rules
 from onnxfuse.op import DOMAIN
+from onnxfuse.ranges import Ranges
 from onnxfuse.rewriter import rewrite
 from onnxfuse.rule import Rule
 from onnxfuse.ruletest import parse
 from onnxfuse.select import select
+from onnxfuse.target import Target
 from onnxfuse.verify.compare import REWRITE_BUDGETS, difference
 
 Arrays = dict[str, Any]
@@ -86,6 +91,14 @@ def fuse(model: onnx.ModelProto, *rules: Rule | str) -> Fused:
     chosen, ended = select(able, lambda c: len([n for n in c.removed if n.op != "Constant"]) - 0.5)
     declined = [item for item in found if isinstance(item, Decision)]
     return Fused(rewrite(loaded, chosen).proto, chosen, [*declined, *ended])
+
+
+def decider(source: Path | onnx.ModelProto, device: str = "cpu-generic", *, most_loss: float = MOST_LOSS) -> Decider:
+    """What all shipped rules find in a model, priced."""
+    loaded = graph.load(source)
+    shapes.infer(loaded)
+    ranges = Ranges(loaded, CostModel(device), {})
+    return Decider(loaded, list(shipped().values()), Target(), ranges, lambda *_: None, most_loss=most_loss)
 
 
 def feed(model: onnx.ModelProto, seed: int = 0, **sizes: int) -> Arrays:

@@ -7,29 +7,20 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from onnxfuse import graph, shapes
-from onnxfuse.cost.model import Model as CostModel
-from onnxfuse.decider import Decider, worth
+from onnxfuse.decider import worth
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.library import all_rules
 from onnxfuse.plan import Plan
 from onnxfuse.recipe import close_order
 from onnxfuse.report.record import Report
 from onnxfuse.ruletest import parse
-from onnxfuse.target import Target
 from onnxfuse.vanishing import vanished
+from tests.engine.harness import decider
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.onnx"))
 TWICE = """g (float[1,4,64,16] q, float[1,4,64,16] k, float[1,4,64,16] v) => (float[1,4,64,16] b) <float scale = {0.25}>
 { turned = Transpose<perm = [0,1,3,2]>(k)
   s1 = MatMul(q, turned) t1 = Mul(s1, scale) p1 = Softmax<axis = -1>(t1) a = MatMul(p1, v)
   s2 = MatMul(a, turned) t2 = Mul(s2, scale) p2 = Softmax<axis = -1>(t2) b = MatMul(p2, v) }"""
-
-
-def decider(source: Path | str, device: str = "cpu-generic", **sizes: int) -> Decider:
-    model = graph.load(source if isinstance(source, Path) else parse(source))
-    shapes.infer(model)
-    return Decider(model, list(all_rules().values()), Target(), CostModel(device), sizes, lambda *_: None)
 
 
 def saved(decisions: list[Decision]) -> float:
@@ -56,7 +47,7 @@ def test_chosen_plan_is_the_fastest_of_all_alternatives(path: Path, device: str)
 
 
 def test_node_that_two_fusions_read_is_saved_by_both_together() -> None:
-    found = decider(TWICE)
+    found = decider(parse(TWICE))
     chosen, _ = found.choose()
     assert [c.rule.name for c in chosen] == ["attention", "attention"]
     gone = {n.op for n in vanished(chosen)} - {n.op for c in chosen for n in vanished([c])}
@@ -86,14 +77,14 @@ def test_order_puts_what_a_node_reads_before_it() -> None:
 
 def test_peak_counts_weights_and_what_is_alive_at_one_time() -> None:
     text = "g (float[8,16] x) => (float[8,16] y) <float[16] w = {" + ",".join(["1"] * 16) + "}> { a = Exp(x) b = Mul(a, w) y = Neg(b) }"
-    found = decider(text)
+    found = decider(parse(text))
     tensor, weight = 8 * 16 * 4, 16 * 4
     assert found.planner.plan("none", []).peak_bytes == weight + 3 * tensor  # x, and two of a, b, y
 
 
 def test_view_takes_no_memory_of_its_own() -> None:
     text = "g (float[8,16] x) => (float[128] y) <int64[1] s = {-1}> { a = Exp(x) b = Reshape(a, s) y = Neg(b) }"
-    assert decider(text).planner.plan("none", []).peak_bytes == 8 + 3 * 8 * 16 * 4
+    assert decider(parse(text)).planner.plan("none", []).peak_bytes == 8 + 3 * 8 * 16 * 4
 
 
 def test_function_counts_once_for_each_call() -> None:
@@ -106,13 +97,12 @@ def planned_calls(calls: str) -> Plan:
     """The plan of a graph that calls f(x) = -exp(x)."""
     head = '<ir_version: 8, opset_import: ["" : 17, "local" : 1]>'
     function = '<domain: "local", opset_import: ["" : 17]> f (x) => (y) { a = Exp(x) y = Neg(a) }'
-    model = graph.load(onnx.parser.parse_model(f"{head} g (float[64,64] x) => (float[64,64] y) {{ {calls} }} {function}"))
-    shapes.infer(model)
-    return Decider(model, [], Target(), CostModel("cpu-generic"), {}, lambda *_: None).planner.plan("none", [])
+    model = onnx.parser.parse_model(f"{head} g (float[64,64] x) => (float[64,64] y) {{ {calls} }} {function}")
+    return decider(model).planner.plan("none", [])
 
 
 def test_budget_that_is_broken_is_never_chosen() -> None:
-    found = decider(TWICE)
+    found = decider(parse(TWICE))
     broken = [c for c in found.found if c.price is not None and c.price.failures]
     assert [worth(c) for c in broken] == [float("-inf")] * len(broken)
     assert all(d.verdict in (Verdict.NOT_WORTH_IT, Verdict.LOST) for d in found.choose()[1])
