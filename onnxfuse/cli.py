@@ -123,6 +123,9 @@ def explain(
     source: Model,
     node: Annotated[str | None, typer.Option(metavar="NAME", help="Only what was decided about this node or value.")] = None,
     rule: Annotated[str | None, typer.Option(metavar="RULE", help="Only what this rule found.")] = None,
+    strategies: Annotated[
+        bool, typer.Option("--strategies", help="Only launches, traffic, time and peak memory with nothing, some and all of it fused.")
+    ] = False,
     device: Device = "cpu",
     level: Level = "cost",
     dialect: Dialect = "onnxfuse",
@@ -143,7 +146,7 @@ def explain(
         selection = optimize.Selection(
             device, level, dialect, sizes(shape), rules, names(only), names(disable), max_fusion_size, range_loss
         )
-        explain.run(source, selection, node=node, rule=rule, report=report)
+        explain.run(source, selection, node=node, rule=rule, strategies=strategies, report=report)
 
 
 @app.command()

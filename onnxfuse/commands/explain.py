@@ -10,14 +10,17 @@ from onnxfuse import api, graph
 from onnxfuse.commands import screen
 from onnxfuse.commands.optimize import Selection
 from onnxfuse.commands.options import check_report
+from onnxfuse.cost.device import Gpu
+from onnxfuse.cost.devices import find
 from onnxfuse.decision import Decision
 from onnxfuse.errors import UsageError
 from onnxfuse.report.document import to_json
-from onnxfuse.report.tables import counts, decisions_table, priced_at
+from onnxfuse.report.tables import counts, decisions_table, priced_at, strategies_table
+from onnxfuse.report.text import show_bytes
 
 
-def run(source: Path, selection: Selection, *, node: str | None, rule: str | None, report: Path | None) -> None:
-    """Print what `optimize` would decide, of one node or one rule if given."""
+def run(source: Path, selection: Selection, *, node: str | None, rule: str | None, strategies: bool, report: Path | None) -> None:
+    """Print what `optimize` would decide, of one node or one rule if given; or what each way to fuse would cost."""
     check_report(report, source)
     if rule is not None:
         api.load_rules(selection.rules, [rule])  # raises for a name that no rule has
@@ -27,6 +30,11 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
         found = api.explain(source, **vars(selection), progress=tick)
     if report is not None:
         report.write_text(to_json(found), encoding="utf-8")
+    if strategies:
+        screen.out().print(strategies_table(found))
+        screen.say(f"Predicted {priced_at(found)}")
+        _say_memory(selection.device, max(plan.peak_bytes for plan in found.plans))
+        return
     shown = [d for d in found.decisions if (rule is None or d.rule == rule) and (node is None or _speaks_of(d, node))]
     if shown:
         screen.out().print(decisions_table(shown))
@@ -34,6 +42,12 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
         screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
     screen.say(f"Priced    {priced_at(found)}")
     screen.say(f"Total     {counts(found) or 'no candidates'}")
+
+
+def _say_memory(device: str, peak_bytes: int) -> None:
+    known = find(device)
+    if isinstance(known, Gpu) and peak_bytes > known.memory_bytes:
+        screen.say(f"Memory    {show_bytes(peak_bytes)} are more than the {show_bytes(known.memory_bytes)} of one {device}")
 
 
 def _speaks_of(decision: Decision, node: str) -> bool:

@@ -13,11 +13,17 @@ from rich.text import Text
 
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.report.record import Report
-from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_us, told
+from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_bytes, show_us, told
 
 MOST_ROWS = 20  # of a table of reasons; the rest is counted
 COLOURS = {Verdict.FUSED: "green", Verdict.ROLLED_BACK: "red", Verdict.NEAR_MISS: "dim"}
 NOT_FUSED = (Verdict.ROLLED_BACK, Verdict.DECLINED, Verdict.NOT_WORTH_IT, Verdict.LOST)
+STRATEGIES = {
+    "none": "none",
+    "elementwise": "element-wise only",
+    "without attention": "full, without attention",
+    "full": "full, with attention",
+}  # plans of a report, and what people call them
 Key = TypeVar("Key")
 
 
@@ -76,6 +82,20 @@ def decisions_table(decisions: Sequence[Decision]) -> Table:
     for (node, rule, verdict, why), members in groups.items():
         ended = Text(verdict.value, COLOURS.get(verdict, "yellow"))
         made.add_row(node, rule, ended, str(len(members)), why, operators(members[0].ops))
+    return made
+
+
+def strategies_table(report: Report) -> Table:
+    """What the model would cost with nothing fused, with some, and with all that is worth it, side by side."""
+    made = table(
+        "", "Fused", "Fusions", "Launches", "Traffic", "Time", "Times faster", "Peak memory", right=("Fusions", "Launches", "Times faster")
+    )
+    plans = {plan.name: plan for plan in report.plans}
+    for name, words in STRATEGIES.items():
+        plan = plans[name]
+        faster = f"{plans['none'].time_us / plan.time_us:.2f}" if plan.time_us else "1.00"
+        costs = show_bytes(plan.bytes), show_us(plan.time_us), faster, show_bytes(plan.peak_bytes)
+        made.add_row(words, str(plan.fusions), f"{plan.launches:,}", *costs)
     return made
 
 
