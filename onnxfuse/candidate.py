@@ -108,6 +108,7 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         named = [n for n in region if n.op != "Constant"]
         blank = replace(blank, ops=tuple(n.op for n in named), nodes=tuple(n.label for n in named))
         _check_rounding(region, root)
+        _check_precision(region, root)
         removed = _removed(region, outputs, inputs)
         _check_kept(region, removed, outputs, root)
         outputs = _needed(outputs, removed, inputs)
@@ -213,6 +214,14 @@ def _check_rounding(region: Sequence[Node], root: Value) -> None:
         rounds = source.dtype in FLOATS and source.dtype != target.dtype and (source.dtype, target.dtype) not in WIDENS
         if rounds and target.dtype != root.dtype:
             raise Decline(f"'{node.label}' rounds to {TYPE_NAMES.get(target.dtype, 'another type')} in the middle; that must be kept")
+
+
+def _check_precision(region: Sequence[Node], root: Value) -> None:
+    """What is computed in double stays so: ops sum in float32. Scalars may be anything: they are folded in double."""
+    for node in region if root.dtype != T.DOUBLE else ():
+        for value in node.outputs:
+            if value is not None and value.dtype == T.DOUBLE and value.rank != 0 and value.shape != (1,):
+                raise Decline(f"'{node.label}' ({node.op}) computes in double; that must be kept")
 
 
 def _removed(region: Sequence[Node], outputs: Sequence[Value | None], inputs: set[Value]) -> frozenset[Node]:

@@ -52,11 +52,12 @@ def _array(view: View, term: Term) -> Any | None:
         base = _array(view, term.args[0])
         return None if base is None else _walked(base, term.attributes["layout"])
     parts = [(_array(view, t), n) for t, n in term.parts]
-    if not parts or any(a is None for a, _ in parts):
+    held = [(a, n) for a, n in parts if a is not None]
+    if not parts or len(held) < len(parts):
         return None
     if term.op == SUM:
-        return term.coefficient + sum(a * n for a, n in parts)
-    return term.coefficient * math.prod((a**n for a, n in parts), start=np.array(1.0))
+        return term.coefficient + sum((a * n for a, n in held), start=np.array(0.0))
+    return term.coefficient * math.prod((a**n for a, n in held), start=np.array(1.0))
 
 
 def _walked(base: Any, layout: Layout) -> Any | None:
@@ -67,8 +68,9 @@ def _walked(base: Any, layout: Layout) -> Any | None:
     for axis in layout.axes:
         along = np.zeros((), np.int64)
         for piece in axis:
+            assert isinstance(piece.size, int) and isinstance(piece.start, int)  # as the whole shape is
             steps = np.arange(piece.size) if piece.axis != REPEAT else np.zeros(piece.size, np.int64)
-            along = along[..., None] + (_offset(piece, base.shape, piece.start + steps) if piece.axis != REPEAT else steps)
+            along = along[..., None] + (_offset(piece, base.shape, steps + piece.start) if piece.axis != REPEAT else steps)
         places = places[..., None] + along.reshape(-1)
     return base.reshape(-1)[places]
 

@@ -191,7 +191,7 @@ class Bodies:
     """The function bodies a model carries: one per op and meaning, told apart by name (see `op.variant_name`)."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
-        imports = [o for holder in (proto, *proto.functions) for o in holder.opset_import]
+        imports = [*proto.opset_import, *(o for f in proto.functions for o in f.opset_import)]
         self.opset = next(o.version for o in imports if o.domain in ("", "ai.onnx"))  # a model may leave it to its functions
         self.known = {(f.domain, f.name): f for f in proto.functions}
         self.added: list[onnx.FunctionProto] = []

@@ -37,3 +37,16 @@ def test_a_model_may_leave_the_default_domain_to_its_functions(capfd: pytest.Cap
     result = api.optimize(model, level="all")
     assert [d.rule for d in result.report.fused] == ["silu"]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e20])
+def test_a_norm_computed_in_double_is_kept(scale: float) -> None:
+    """Squares of 1e20 are beyond float32; the original takes them in double."""
+    text = f"""g (float[4,8] x) => (float[4,8] y) <double eps = {{0.00001}}, float k = {{{scale}}}> {{
+        s = Mul(x, k) w = Cast<to = 11>(s) q = Mul(w, w) m = ReduceMean<axes = [-1]>(q) e = Add(m, eps) r = Sqrt(e) d = Div(w, r)
+        y = Cast<to = 1>(d)
+    }}"""
+    model = parse(text)
+    done = fuse(model)
+    assert "RMSNorm" not in done.ops
+    assert_same_numbers(model, done.model)
