@@ -110,6 +110,9 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         _check_rounding(region, root)
         _check_precision(region, root)
         removed = _removed(region, outputs, inputs)
+        later = _later(view, region, removed, inputs, outputs)
+        if later is not None:
+            return _make(hit, view, root, replace(call, operands=tuple(_swapped(o, *later) for o in call.operands)), blank)
         _check_kept(region, removed, outputs, root)
         outputs = _needed(outputs, removed, inputs)
         _check_cycle(outputs, inputs)
@@ -276,6 +279,25 @@ def _read_outside(region: Sequence[Node], outputs: Sequence[Value | None]) -> It
         for reader in (*value.users, *value.captured):
             if reader not in region:
                 yield value, f"{reader.op} '{reader.label}'"
+
+
+def _later(
+    view: View, region: Sequence[Node], removed: frozenset[Node], inputs: set[Value], outputs: Sequence[Value | None]
+) -> tuple[Value, Value] | None:
+    """(input, value) where the value is no more than the input (x / 1) but is read outside, so that it stays: better start from it."""
+    for node in (n for n in region if n not in removed and n.op not in CHEAP):
+        for value in (v for v in node.outputs if v is not None and v not in outputs and v not in inputs):
+            same = (v for v in inputs if view.term(v) is view.term(value) and (v.dtype, v.shape) == (value.dtype, value.shape))
+            source = next(same, None)
+            if source is not None:
+                return source, value
+    return None
+
+
+def _swapped(operand: Operand, old: Value, new: Value) -> Operand:
+    if isinstance(operand, Made):
+        return replace(operand, operands=tuple(_swapped(o, old, new) for o in operand.operands))
+    return new if operand is old else operand
 
 
 def _check_cycle(outputs: Sequence[Value | None], stops: set[Value]) -> None:

@@ -166,16 +166,12 @@ class Match:
         return Made("Reshape", (row, shape), whole.dtype, layout.shape)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
-        """A value that holds `term`, made before the root. Raises Decline if there is none.
-
-        Of several that are equal (x / 1, Identity) the first, unless others read one on the way, which stays then.
-        """
+        """A value that holds `term`, made before the root. Raises Decline if there is none."""
         values = [v for v in self.view.values.get(term, ()) if self._is_before(v) and (shape is None or v.shape == shape)]
         if not values:
             raise Decline(f"{name} must be one value of the graph; it is {show(term, 3)}")
         wanted = self.root.dtype if dtype is None else dtype
-        fitting = [v for v in values if v.dtype == wanted] or values[:1]
-        return next((v for v in reversed(fitting) if len(v.users) > 1 or v.captured or v.is_output), fitting[0])
+        return min(values, key=lambda v: v.dtype != wanted)
 
     def _is_before(self, value: Value) -> bool:
         if value is self.root:

@@ -63,6 +63,9 @@ RULE = Rule(
         """g (float[2,3,n] x, float[3] s, float[3] b) => (float[2,3,n] y) {
             a = InstanceNormalization(x, s, b)  c = Sigmoid(a)  y = Mul(c, a)
         }""",
+        """<opset_import: ["" : 21]> g (float[2,4,3] z, float[4] s, float[4] b) => (float[2,4,3] y, float[2,4,3] x) <float one = {1}> {
+            x = Div(z, one)  a = GroupNormalization <num_groups = 2> (x, s, b)  c = Sigmoid(a)  y = Mul(a, c)
+        }""",
         """g (float[2,3,4,5] x) => (float[2,3,4,5] y) <float[3,1,1] s = {1, 2, 3}, float eps = {0.01}> {
             m = ReduceMean <axes = [1, 2, 3]> (x)  d = Sub(x, m)  q = Mul(d, d)  v = ReduceMean <axes = [1, 2, 3]> (q)
             e = Add(v, eps)  t = Sqrt(e)  u = Div(d, t)  y = Mul(u, s)
