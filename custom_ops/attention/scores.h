@@ -5,13 +5,16 @@
 // them, and the probabilities lie as the second product reads its left side.
 #pragma once
 
+#include <limits>
+
 #include "custom_ops/attention/tile.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 inline constexpr int kChunk = 48;  // a multiple of kLanes and of TileRows(n), for every n and instruction set
 inline constexpr float kLog2E = 0x1.715476p+0f;
-inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // The queries of a chunk, one lane each. Lanes past the last query repeat it, so that they need no care.
 struct Chunk {
@@ -199,7 +202,7 @@ ONNXFUSE_INLINE void FinishRow(const AttentionArgs<T>& a, const float* sums, boo
     const Vec factor = Set(1.0f / total);
     ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, Load(sums + i) * factor, lanes); });
   } else {
-    const Vec value = Set(a.zero_masked_rows ? 0.0f : __builtin_nanf(""));
+    const Vec value = Set(a.zero_masked_rows ? 0.0f : kNan);
     ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, value, lanes); });
   }
 }

@@ -88,8 +88,6 @@ def _standard(use: Use) -> Call:
         raise Decline("beside a softcap there must be no mask: runtimes differ in which comes first")
     q, k, v = laid(use, "q"), laid(use, "k"), laid(use, "v")
     past = use.get("past_key"), use.get("past_value")
-    if past != (None, None) and None in (use.output("present_key"), use.output("present_value")):
-        raise Decline("beside a past both present keys and values must be needed: ONNX Runtime's Attention makes no past without them")
     mask = _zeroed(use, q, k) if use.attribute("zero_masked_rows") else _finite(use, q, k)
     attributes: dict[str, Attribute] = _scale(use)
     if use.number("softcap"):
@@ -112,6 +110,8 @@ def _check(use: Use) -> None:
         raise Decline("q, k and v must be three values, not one")
     if int(use.attribute("window_left")) >= 0 or int(use.attribute("window_right")) >= 0:
         raise Decline("there must be no sliding window: the operators of others have none, or another one")
+    if use.get("past_key") is not None and None in (use.output("present_key"), use.output("present_value")):
+        raise Decline("beside a past both present keys and values must be needed: ONNX Runtime's operators take no past without")
 
 
 def _scale(use: Use) -> dict[str, Attribute]:
