@@ -40,6 +40,8 @@ CONTRIB = [
     ("mask of two axes", masked("n,m"), 17, [*TO_ROWS, "Unsqueeze", MHA, *FROM_ROWS]),
     ("choice of the lowest number", chosen(LOWEST), 17, [*TO_ROWS, "Where", MHA, *FROM_ROWS]),
     ("rows that are cleared", texts.CLEARED, 17, [*TO_ROWS, "Pad", "Pad", "Equal", "Max", "Where", "Pad", MHA, *FROM_ROWS]),
+    ("a past", texts.PAST_AND_PRESENT, 17, [*TO_ROWS, *TO_ROWS, *TO_ROWS, MHA, *FROM_ROWS]),
+    ("a past that nobody needs to be joined", texts.PAST, 17, ["Concat", "Concat", *TO_ROWS, MHA, *FROM_ROWS]),
     ("shared heads", texts.GROUPED, 17, [*TO_ROWS, *REPEATED, *REPEATED, MHA, *FROM_ROWS]),
     ("shared heads where the standard operator has them", texts.GROUPED, 23, ["Attention"]),
 ]
@@ -53,6 +55,8 @@ STANDARD = [
     ("attention into rows", texts.ROWS, 23, ["Attention", "Transpose", "Reshape"]),
     ("choice of the lowest number", chosen(LOWEST), 23, ["Where", "Attention"]),
     ("rows that are cleared", texts.CLEARED, 23, ["Equal", "Max", "Where", "Attention"]),
+    ("a past", texts.PAST_AND_PRESENT, 23, ["Attention"]),
+    ("a past that nobody needs to be joined", texts.PAST, 23, ["Concat", "Concat", "Attention"]),
     ("softcap", texts.CAPPED, 23, ["Attention"]),
     ("shared heads", texts.GROUPED, 23, ["Attention"]),
 ]

@@ -71,6 +71,14 @@ GROUPED = """g (float[b,4,n,8] q, float[b,2,m,8] k0, float[b,2,m,8] v0) => (floa
 }"""
 
 
+PAST = """g (float[b,3,n,4] q, float[b,3,n,4] k0, float[b,3,n,4] v0, float[b,3,p,4] pk, float[b,3,p,4] pv) => (float[b,3,n,4] y)
+<float scale = {0.5}> {
+  k = Concat<axis = -2>(pk, k0) v = Concat<axis = -2>(pv, v0)
+  kt = Transpose<perm = [0,1,3,2]>(k) c = MatMul(q, kt) s = Mul(c, scale) p = Softmax<axis = -1>(s) y = MatMul(p, v)
+}"""
+PAST_AND_PRESENT = PAST.replace("y)", "y, float[b,3,t,4] k, float[b,3,t,4] v)", 1)
+
+
 def rotary(angles: str = "float[b,n,4] f", doubled: str = "ff = Concat<axis = -1>(f, f)") -> str:
     """x cos + rotate_half(x) sin, with tables of the angles `ff`."""
     return f"""g (float[b,3,n,8] x, {angles}) => (float[b,3,n,8] y)
