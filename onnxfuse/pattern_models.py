@@ -128,7 +128,9 @@ class _Writer:
     def _hole(self, hole: Var, want: Shape, kind: str) -> Tensor:
         if hole.name not in self.holes:
             shape = self._smaller(want, 0.85 if hole.constant else 0.25)
-            self.holes[hole.name] = self._weight(shape, kind) if hole.constant or self.rng.random() < 0.1 else self._input(hole, shape, kind)
+            self.holes[hole.name] = (
+                self._weight(shape, kind) if hole.constant or self.rng.random() < 0.1 else self._input(hole, shape, kind)
+            )
         return self.holes[hole.name]
 
     def whole(self, pattern: Pattern, want: Shape) -> Tensor:
@@ -141,7 +143,9 @@ class _Writer:
         """`want`, or something that is broadcast to it."""
         if self.rng.random() > share or not want:
             return want
-        return self.rng.choice([want[-1:], want[-1:], want[1:], tuple(self.rng.choice([1, d]) for d in want), (*want[:-1], 1), (1, *want[-1:])])
+        return self.rng.choice(
+            [want[-1:], want[-1:], want[1:], tuple(self.rng.choice([1, d]) for d in want), (*want[:-1], 1), (1, *want[-1:])]
+        )
 
     def _weight(self, shape: Shape, kind: str) -> Tensor:
         numbers = np.random.default_rng(self.rng.randrange(2**31))
