@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.plan import Plan
+
+if TYPE_CHECKING:  # `onnxfuse doctor` prints tables where nothing else can be imported
+    from onnxfuse.plan import Plan
 
 
 @dataclass(frozen=True)
