@@ -13,6 +13,7 @@ TILE_ROWS = (16, 32, 64, 128)  # the smallest that holds all rows is taken
 TILE_COLUMNS = 128
 SHARED_TILE = 256  # rows or columns that are read together: two tiles side by side share what they load
 SPLIT = 512  # the shortest part of k that a block takes alone, when there are too few tiles for all SMs
+LOCKSTEP = 1024  # steps along k within which the blocks that run together stay: what they share must be held only that long
 # major compute capability -> (rows a tile must have for full rate, part of it that smaller ones reach)
 FULL_RATE = {8: (16, 0.5), 9: (64, 0.63), 10: (128, 0.5)}
 
@@ -36,7 +37,7 @@ def plan(gemm: Gemm, gpu: Gpu) -> GemmPlan:
     full_rows, derated = FULL_RATE.get(gpu.major, (0, 1.0))
     left = gemm.m * gemm.k * (ceil_div(gemm.n, SHARED_TILE) - 1)
     right = gemm.k * gemm.n * (ceil_div(gemm.m, SHARED_TILE) - 1)
-    together = 2 * (isqrt(min(tiles, gpu.sms)) + 1) * TILE_COLUMNS * gemm.k
+    together = 2 * (isqrt(min(tiles, gpu.sms)) + 1) * TILE_COLUMNS * min(gemm.k, LOCKSTEP)
     return GemmPlan(
         blocks=tiles * split,
         padded_flops=2 * gemm.batch * round_up(gemm.m, tile) * round_up(gemm.n, TILE_COLUMNS) * gemm.k,
