@@ -26,7 +26,7 @@
 // Functions, with bounds measured over their whole range by tests/kernels, in ulp of the true value:
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
-//   ExpTwo    2^x for x < 128: 2 ulp for results of 2^-126 and more, and then 0 or the denormal. Half of Exp's work.
+//   ExpTwo    2^x for x < 128: 3 ulp for results of 2^-126 and more, and then 0 or the denormal. Half of Exp's work.
 //   Sigmoid   2.5 ulp, denormal results included.
 //   Tanh      1.5 ulp. -0 stays -0.
 //   Erf       1.5 ulp. -0 stays -0.

@@ -113,7 +113,8 @@ def _set_mask(args: Args, case: Case, full: tuple[int, ...]) -> Array | None:
 def run(kernels: Kernels, case: Case, *, threads: int = 1, wants_present: bool = False) -> tuple[Array, Array | None, Array | None]:
     """(y, present_key, present_value) of the kernel; y as [batch, heads, seq, size]."""
     assert kernels.c.attention_args_size() == ctypes.sizeof(Args)
-    args, kept = Args(), []
+    args = Args()
+    kept: list[Array | None] = []
     batch, q_heads, queries, head_size = case.q.shape
     past = 0 if case.past_key is None else case.past_key.shape[2]
     args.batch, args.q_heads, args.queries, args.head_size = case.q.shape
@@ -152,6 +153,11 @@ def _call(kernels: Kernels, case: Case, args: Args, threads: int, wants_present:
         kernels.c.attention(kind, ctypes.byref(args), threads)
     back = y.transpose([order.index(axis) for axis in range(4)])
     return (back, present_key, present_value) if wants_present else (back, None, None)
+
+
+def half_unit(dtype: Any) -> float:
+    """The error of one rounding to `dtype`, relative to the value."""
+    return float({np.float32: 2.0**-24, np.float16: 2.0**-11, ml_dtypes.bfloat16: 2.0**-8}[np.dtype(dtype).type])
 
 
 def random_case(seed: int, shape: dict[str, int], dtype: Any = np.float32, **options: Any) -> Case:

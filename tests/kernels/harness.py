@@ -18,7 +18,7 @@ LANES = {"baseline": 4, "avx2": 8, "avx512": 16}
 TYPES: dict[str, tuple[int, Any]] = {"float": (0, np.float32), "float16": (1, np.float16), "bfloat16": (2, ml_dtypes.bfloat16)}
 # In the order of probe.cc's enum.
 FUNCTIONS = ["copy", "exp", "erf", "tanh", "sigmoid", "rsqrt", "sqrt", "divide", "fma", "neg_fma", "min", "max", "abs",
-             "copy_sign", "round_even", "floor", "negate", "less", "less_equal", "equal", "not_equal", "is_nan"]  # fmt: skip
+             "copy_sign", "round_even", "floor", "negate", "less", "less_equal", "equal", "not_equal", "is_nan", "exp_two"]  # fmt: skip
 GUARD = 64  # elements of canary on either side of a guarded array
 
 

@@ -31,7 +31,8 @@ enum Function {
   kLessEqual,
   kEqual,
   kNotEqual,
-  kIsNan
+  kIsNan,
+  kExpTwo
 };
 
 ONNXFUSE_INLINE Vec Truth(Mask m) { return Select(m, Set(1.0f), Zero()); }
@@ -59,6 +60,7 @@ ONNXFUSE_INLINE Vec Apply(int function, Vec a, Vec b, Vec c) {
     case kEqual: return Truth(a == b);
     case kNotEqual: return Truth(a != b);
     case kIsNan: return Truth(IsNan(a));
+    case kExpTwo: return ExpTwo(a);
     default: return a;
   }
 }

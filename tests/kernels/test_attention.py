@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels.attention import Case, random_case, reference, run
+from tests.kernels.attention import Case, half_unit, random_case, reference, run
 from tests.kernels.harness import Array, Kernels
 
 # S and T around 0, 1, the vector widths, a chunk of queries (48), a block of keys (64), and a tile (192).
@@ -52,7 +52,7 @@ def assert_right(got: Array, case: Case) -> None:
     wide = got.astype(np.float64)
     assert np.array_equal(np.isnan(wide), np.isnan(want))
     size = np.abs(np.where(np.isfinite(want), want, 0))
-    allowed = ERROR * max(1.0, float(size.max(initial=0))) + float(ml_dtypes.finfo(case.q.dtype).eps) / 2 * size
+    allowed = ERROR * max(1.0, float(size.max(initial=0))) + half_unit(case.q.dtype) * size
     apart = np.where(np.isnan(want), 0, np.abs(wide - want))
     assert (apart <= allowed).all(), f"{(apart - allowed).max()} too far at {np.unravel_index((apart - allowed).argmax(), apart.shape)}"
 

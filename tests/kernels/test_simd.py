@@ -49,6 +49,18 @@ def test_function_is_within_its_stated_bound(kernels: Kernels, name: str) -> Non
     assert apart[worst] <= bound, f"{name}({x[worst]!r}) is {apart[worst]} ulp off {want[worst]!r}"
 
 
+def test_power_of_two_for_softmax_is_within_its_stated_bound(kernels: Kernels) -> None:
+    x = np.concatenate([np.random.default_rng(0).uniform(-126, 128, 200_000), np.arange(-126, 128)]).astype(np.float32)
+    x = x[x < 128]
+    y = kernels.map("exp_two", x)
+    assert ulps(y, np.exp2(x.astype(np.float64))).max() <= 3.0
+    whole = x == np.rint(x)
+    assert (y[whole] == np.ldexp(np.float32(1), x[whole].astype(int))).all()
+    small = kernels.map("exp_two", np.array([-126.01, -127, -127.5, -149.5, -1e4, -3e38, -np.inf], np.float32))
+    assert (small >= 0).all() and (small < 2.0**-126).all() and small[-1] == 0
+    assert np.isnan(kernels.map("exp_two", np.array([np.nan], np.float32)))
+
+
 @pytest.mark.parametrize("name", ["erf", "tanh"])
 def test_odd_functions_keep_the_sign_of_zero(kernels: Kernels, name: str) -> None:
     assert np.signbit(kernels.map(name, np.array([-0.0], np.float32))).all()
