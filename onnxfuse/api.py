@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -19,6 +21,7 @@ from onnxfuse.custom_ops import all_forms
 from onnxfuse.decider import ELEMENTWISE, Decider
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
+from onnxfuse.exhibit import exhibit
 from onnxfuse.inputs.sizes import check as check_sizes
 from onnxfuse.inputs.sizes import input_shapes
 from onnxfuse.inputs.sizes import symbols as size_names
@@ -86,9 +89,10 @@ def optimize(
         store.check_target(path, written)
     if level == "none":
         load_rules(rules, only, disable)  # names are checked whatever becomes of them
-        _target(target, _cost(device, max_fusion_size, range_loss))
+        cost = _cost(device, max_fusion_size, range_loss)
+        _target(target, cost)
         proto = source if isinstance(source, onnx.ModelProto) else graph.read_proto(Path(source))
-        result = Result(proto, _report(source, proto, proto, device, level, (), {}))
+        result = Result(proto, replace(_report(source, proto, proto, device, level, (), {}), exhibit=partial(_unchanged, proto, cost)))
     else:
         cost = _cost(device, max_fusion_size, range_loss)
         run = _Run(source, cost, device, level, target, shapes or {}, range_loss, load_rules(rules, only, disable), progress or _silent)
@@ -125,6 +129,13 @@ def explain(
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
     return run.report(result.proto, chosen, [*fused, *decisions, *near_misses(run.decider.views, run.rules, [*fused, *decisions])])
+
+
+def _unchanged(proto: onnx.ModelProto, cost: CostModel) -> dict[str, Any]:
+    """What a page shows beside the report of a model that was only copied."""
+    model = graph.load(proto)
+    shapes.infer(model)
+    return exhibit(Decider(model, (), Target(), Ranges(model, cost, {}), _silent), (), proto)
 
 
 def _silent(phase: str, done: int, total: int) -> None:
@@ -220,7 +231,8 @@ class _Run:
         with self._timed("plans"):
             plans = self.decider.plans(chosen, self.allowed)
             told = tuple(self.decider.told(d) if d.verdict in TOLD else d for d in report.decisions)
-        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, plans=plans)
+        shown = partial(exhibit, self.decider, told, after)
+        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, plans=plans, exhibit=shown)
 
 
 def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:

@@ -48,7 +48,10 @@ RangeLoss = Annotated[
 ]
 Inputs = Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Run on these inputs: an array for each, by name.")]
 Library = Annotated[list[Path], typer.Option(metavar="FILE", help="A custom-op library that the model needs. May be repeated.")]
-ReportFile = Annotated[Path | None, typer.Option("--report", metavar="FILE.json", help="Write the report as JSON too.")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write the report too: FILE.html as a page to look at, FILE.json for programs."),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line per decision, and tracebacks.")]
 
 

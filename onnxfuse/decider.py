@@ -74,13 +74,18 @@ class Decider:
 
     def told(self, decision: Decision) -> Decision:
         """The decision with the sizes at which it flips, by dim."""
-        candidate = self._by_place.get(_place(decision))
-        crossings = self.ranges.crossings(*self._kind(candidate)) if candidate is not None else {}
-        if candidate is None or not crossings:
+        kind = self.kind_of(decision)
+        crossings = self.ranges.crossings(*kind) if kind is not None else {}
+        if kind is None or not crossings:
             return decision
-        usual = self.ranges.sizes(candidate.view.graph)
+        usual = self.ranges.sizes(kind[0])
         ranges = {dim: {**asdict(c), "at": usual[dim], "text": c.text(dim)} for dim, c in crossings.items()}
         return replace(decision, numbers={**decision.numbers, "ranges": ranges})
+
+    def kind_of(self, decision: Decision) -> Kind | None:
+        """The graph and recipe of the candidate that the decision is about."""
+        candidate = self._by_place.get(_place(decision))
+        return None if candidate is None else self._kind(candidate)
 
     @cached_property
     def _by_place(self) -> dict[Place, Candidate]:

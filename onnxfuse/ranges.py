@@ -58,7 +58,15 @@ class Ranges:
         """The dims of the model's inputs that the caller gives no size for, and the sizes to look at."""
         main = self.model.main
         names = sorted({n for v in main.inputs for d in v.shape or () for n in symbols(d)}.difference(self.given))
-        return {name: self._admitted(name, span(self._fitting(main).called(name))) for name in names}
+        return {name: self.span(name) for name in names}
+
+    def span(self, name: str) -> Span:
+        """The sizes that a dim of the model's inputs is expected to take, as far as the sizes of the graph then go together."""
+        main, sizes = self._fitting(self.model.main), self.sizes(self.model.main)
+        expected, at, most = span(main.called(name)), sizes[name], main.misfits(sizes)
+        probes = probe_sizes(min(expected.low, at), max(expected.high, at), FEW)
+        fits = [at, *(s for s in probes if main.misfits(self.sizes(self.model.main, (name, s))) <= most)]
+        return Span(min(fits), at, max(fits))
 
     def probes(self) -> list[At]:
         """Sizes to look at, one dim after the other."""
@@ -76,14 +84,6 @@ class Ranges:
 
     def _crossing(self, graph: Graph, recipe: Recipe, dim: str, sizes: Span) -> Crossover:
         return crossover(lambda size: self.pricer(graph, (dim, size)).gain_us(recipe), sizes.low, sizes.high)
-
-    def _admitted(self, name: str, expected: Span) -> Span:
-        """The part of the span at which the sizes of the graph go together as well as they do at the usual one."""
-        main, usual = self.model.main, self.sizes(self.model.main)
-        at, most = usual[name], self._fitting(main).misfits(usual)
-        probes = probe_sizes(min(expected.low, at), max(expected.high, at), FEW)
-        fits = [at, *(s for s in probes if self._fitting(main).misfits(self.sizes(main, (name, s))) <= most)]
-        return Span(min(fits), at, max(fits))
 
     def _fitting(self, graph: Graph) -> Fitting:
         if graph not in self._fittings:

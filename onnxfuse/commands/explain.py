@@ -9,12 +9,11 @@ from pathlib import Path
 from onnxfuse import api, graph
 from onnxfuse.commands import screen
 from onnxfuse.commands.optimize import Selection
-from onnxfuse.commands.options import check_report
+from onnxfuse.commands.options import check_report, write_report
 from onnxfuse.cost.device import Gpu
 from onnxfuse.cost.devices import find
 from onnxfuse.decision import Decision
 from onnxfuse.errors import UsageError
-from onnxfuse.report.document import to_json
 from onnxfuse.report.tables import counts, decisions_table, priced_at, strategies_table
 from onnxfuse.report.text import show_bytes
 
@@ -29,7 +28,7 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
     with screen.progress() as (tick, _):
         found = api.explain(source, **vars(selection), progress=tick)
     if report is not None:
-        report.write_text(to_json(found), encoding="utf-8")
+        write_report(found, report)
     if strategies:
         screen.out().print(strategies_table(found))
         screen.say(f"Predicted {priced_at(found)}")

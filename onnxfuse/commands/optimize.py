@@ -8,9 +8,8 @@ from pathlib import Path
 
 from onnxfuse import api
 from onnxfuse.commands import screen
-from onnxfuse.commands.options import check_report
+from onnxfuse.commands.options import check_report, write_report
 from onnxfuse.report import Report
-from onnxfuse.report.document import to_json
 from onnxfuse.report.tables import fused_table, reasons_table, totals
 from onnxfuse.report.text import show_bytes
 
@@ -55,7 +54,7 @@ def run(
             log=log if verbose else None,
         )
     if report is not None:
-        report.write_text(to_json(result.report, output=str(target)), encoding="utf-8")
+        write_report(result.report, report, output=str(target))
     _print(result.report, selection, target, verbose)
 
 

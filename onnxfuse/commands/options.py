@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxfuse.errors import UsageError
+from onnxfuse.report.record import Report
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
@@ -24,6 +25,15 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
 def names(texts: Sequence[str]) -> list[str]:
     """`a` and `a,b` as a list of names."""
     return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def write_report(found: Report, file: Path, *, output: str | None = None) -> None:
+    """Write a report as a page if the file is called .html, else as JSON. output: the model that was written."""
+    from onnxfuse.report.document import to_json
+    from onnxfuse.report.html import to_html
+
+    made = to_html if file.suffix.lower() in (".html", ".htm") else to_json
+    file.write_text(made(found, output=output), encoding="utf-8")
 
 
 def check_report(report: Path | None, *models: Path) -> None:

@@ -31,7 +31,7 @@ def document(report: Report, *, output: str | None = None) -> dict[str, Any]:
         "decisions": [_decision(d) for d in report.decisions],
         "verified": list(report.verified),
         "not_verified": list(report.not_verified),
-        "seconds": _plain(report.seconds),
+        "seconds": plain(report.seconds),
     }
 
 
@@ -53,7 +53,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "target": decision.target,
         "new_node": decision.new_node,
         "price": None if decision.price is None else _price(decision.price),
-        "numbers": _plain(decision.numbers),
+        "numbers": plain(decision.numbers),
     }
 
 
@@ -69,21 +69,21 @@ def _price(price: Price) -> dict[str, Any]:
     }
     fields: dict[str, Any] = asdict(price) if is_dataclass(price) and not isinstance(price, type) else {}
     details = {k: v for k, v in fields.items() if k not in known}
-    return {k: _plain(v) for k, v in {**known, "details": details}.items()}
+    return {k: plain(v) for k, v in {**known, "details": details}.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON's own types; a number that JSON has no word for (NaN, infinity) becomes null."""
     if isinstance(value, Enum):
-        return _plain(value.value)
+        return plain(value.value)
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a numpy scalar
-        return _plain(value.item())
+        return plain(value.item())
     return str(value)

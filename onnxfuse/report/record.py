@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from onnxfuse.decision import Decision, Verdict
-
-if TYPE_CHECKING:  # `onnxfuse doctor` prints tables where nothing else can be imported
-    from onnxfuse.plan import Plan
+from onnxfuse.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,8 @@ class Report:
 
     device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
     at. plans: what the model is predicted to cost as it was optimised ("chosen"), and as it might have been. verified: one
-    line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
+    line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase. exhibit: makes what a
+    page shows beside the report: graphs and kernels, as plain dicts and lists.
     """
 
     model: str
@@ -33,6 +32,7 @@ class Report:
     plans: tuple[Plan, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     target: str = "onnxfuse"
+    exhibit: Callable[[], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     def ended(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions that ended in one of these ways, in graph order."""
