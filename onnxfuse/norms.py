@@ -59,7 +59,7 @@ def bounded_norm(algebra: Algebra, part: Term, exponent: float, parts: Parts) ->
 
 def _bounded_below(term: Term) -> tuple[float, Term | None]:
     """(bound, x) of max(x, bound), however it is spelled; (0, None) of anything else."""
-    if term.op == "Clip" and term.attributes["max"] == math.inf:
+    if term.op == "Clip" and term.attributes.get("max") == math.inf:  # where the bounds are known, they are attributes
         return term.attributes["min"], term.args[0]
     if term.op == "Max" and len(term.args) == 2:
         numbers = [a.coefficient for a in term.args if a.op == NUMBER]

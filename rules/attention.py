@@ -49,7 +49,7 @@ def _call(match: Match, *, past: bool) -> Call:
     queries = operand(match, match.term(q), "q")
     keys = operand(match, match.term(k), "k", transposed=True, past=past)
     values = operand(match, match.term(v), "v", past=past)
-    if past and (keys.past is None) != (values.past is None):
+    if past and ((keys.past is None) != (values.past is None) or keys.seq != values.seq):  # joined otherwise: no past for the op
         return _call(match, past=False)
     _check(queries, keys, values)
     cap = match.scalar(softcap) if match.has(softcap) else 0.0

@@ -195,10 +195,11 @@ class View:
         if attributes is None or node.subgraphs or node.domain or node.op in UNREPEATABLE:
             return [None] * len(node.outputs)
         args = [self.term(v) or self.algebra.leaf("absent") for v in node.inputs]
+        name = f"onnx {node.op}" if node.op in OWN_FORM else node.op
         single = len([o for o in node.outputs if o is not None]) == 1 and len(node.outputs) == 1
         if single:
-            return [self.algebra.operation(node.op, args, attributes)]
-        return [self.algebra.plain(node.op, args, {**attributes, "output": i}) for i in range(len(node.outputs))]
+            return [self.algebra.operation(name, args, attributes)]
+        return [self.algebra.plain(name, args, {**attributes, "output": i}) for i in range(len(node.outputs))]
 
     # ---- what handlers use
 
@@ -282,6 +283,9 @@ class _Constant:
 POINTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Where", "Max", "Min", "Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual",
              "Greater", "GreaterOrEqual"}  # fmt: skip
 MULTIPLES = {"Mul", "Div", "Neg", "Reciprocal", "Pow", "Identity", "Cast", "Dropout"}  # a sum goes through these, with a factor
+# names that stand for a canonical form with attributes of its own: an operator that has none of that form gets another
+OWN_FORM = {"Mean", "ReduceSum", "ReduceMax", "LayerNormalization", "RMSNormalization", "GroupNormalization", "HardSigmoid", "Swish", "Gelu",
+            "Softmax", "Concat"}  # fmt: skip
 UNREPEATABLE = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 HANDLERS: dict[tuple[str, str], Callable[[View, Node], Sequence[Term | None] | None]] = {}
 Handler = Callable[[View, Node], "Sequence[Term | None] | None"]

@@ -48,7 +48,9 @@ def _constant(model: onnx.ModelProto, rng: random.Random) -> bool:
         return False
     tensor = rng.choice(tensors)
     array = numpy_helper.to_array(tensor)
-    if array.dtype.kind == "i":
+    if array.dtype.kind == "b":
+        changed = ~array
+    elif array.dtype.kind in "iu":
         changed = array + rng.choice([-1, 1])
     else:
         changed = rng.choice([array * 1.25, -array, array + 0.5, array * 0.9, array * 0, array * 2])

@@ -162,6 +162,21 @@ def test_what_is_replaced_by_a_mask_takes_what_was_added_with_it() -> None:
     assert_same_numbers(model, done.model, values)
 
 
+@pytest.mark.parametrize("order", ["past, now", "now, past"])
+def test_a_past_that_is_joined_in_another_order_is_no_past(order: str) -> None:
+    """Keys are past, then current; values may be the reverse. What is called past must be as long for both."""
+    text = f"""g (float[b,3,s,4] q, float[b,3,p,4] past_k, float[b,3,s,4] k, float[b,3,o,4] past, float[b,3,s,4] now) => (float[b,3,s,4] y)
+    <float scale = {{0.5}}> {{
+        keys = Concat<axis = 2>(past_k, k) values = Concat<axis = 2>({order}) t = Transpose<perm = [0, 1, 3, 2]>(keys)
+        d = MatMul(q, t) e = Mul(d, scale) p = Softmax<axis = -1>(e) y = MatMul(p, values)
+    }}"""
+    model = parse(text)
+    done = fuse(model, "attention")
+    assert done.own == ["Attention"]
+    assert_same_numbers(model, done.model, feed(model, b=2, s=3, p=5, o=5))
+    assert ("past_k" in done.model.graph.node[-1].input) is (order == "past, now")
+
+
 @pytest.mark.parametrize("opset", [11, 12, 13, 17])
 def test_merged_batch_and_heads_are_parted_at_every_opset(opset: int) -> None:
     """The mask [b*h, s, t] of a product of three axes becomes one of four."""
