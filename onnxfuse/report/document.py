@@ -12,7 +12,7 @@ from typing import Any
 from onnxfuse.decision import Decision, Price
 from onnxfuse.report.record import Report
 
-VERSION = 1  # goes up when a field is taken away or changes its meaning; a new field leaves it
+VERSION = 2  # goes up when a field is taken away or changes its meaning; a new field leaves it
 
 
 def document(report: Report, *, output: str | None = None) -> dict[str, Any]:
