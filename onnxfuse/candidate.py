@@ -88,6 +88,8 @@ def _make_all(hit: Hit, view: View, root: Value, target: Target) -> Iterator[Can
         yield replace(blank, reason=f"the rule raised {type(error).__name__}: {error}")
         return
     for call in calls:
+        if _is_body_of(view, call):
+            continue
         marked = replace(blank, target=call.name)
         try:
             _check_call(call, root, view.graph.opset)
@@ -97,6 +99,14 @@ def _make_all(hit: Hit, view: View, root: Value, target: Target) -> Iterator[Can
             continue
         for form in written:
             yield _make(hit, view, root, form, replace(marked, target=form.label))
+
+
+def _is_body_of(view: View, call: Call) -> bool:
+    """Whether the graph is the function body of the very op: fused into itself it would call itself."""
+    graph = view.graph
+    while graph.outer is not None:
+        graph = graph.outer
+    return graph.function is not None and (graph.function.domain, graph.function.name) == (call.domain, call.name)
 
 
 def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Candidate | Decision:

@@ -285,3 +285,31 @@ def test_progress_and_log_are_told() -> None:
     api.optimize(parse(BOTH), level="all", progress=lambda phase, done, total: phases.add(phase), log=lines.append)
     assert {"match", "validate", "verify"} <= phases
     assert any("fused attention" in line for line in lines)
+
+
+OWN_OP = '''"""sin(x) * y -> SineGate(x, y): an op of a library of one's own."""
+from onnxfuse.op import Op
+from onnxfuse.pattern import Var, op
+from onnxfuse.rule import Rule, same_shape
+x, y = Var("x"), Var("y")
+SINE_GATE = Op(
+    signature="SineGate(x: T[...], y: T[...]) -> (z: T[...])",
+    types={"T": ("float",)},
+    reference="{ s = Sin(x)  z = Mul(s, y) }",
+    tolerance={"float": 1e-6},
+    domain="my.library",
+)
+RULE = Rule(before=op.Sin(x) * y, after=SINE_GATE(x, y), where=[same_shape(x, y)])
+'''
+
+
+def test_an_op_of_ones_own_carries_its_meaning_and_is_not_fused_into_itself(rule_file: Path) -> None:
+    rule_file.write_text(OWN_OP)
+    model = parse("g (float[2,8] a, float[2,8] b) => (float[2,8] c) { s = Sin(a) c = Mul(b, s) }")
+    done = api.optimize(model, level="all", rules=[rule_file], only=["mine"]).model
+    assert [(n.domain, n.op_type) for n in done.graph.node] == [("my.library", "SineGate")]
+    assert [(f.domain, f.name) for f in done.functions] == [("my.library", "SineGate")]
+    assert_same_numbers(model, done)
+    again = api.optimize(done, level="all", rules=[rule_file], only=["mine"])
+    assert again.model.SerializeToString(deterministic=True) == done.SerializeToString(deterministic=True)
+    assert again.report.decisions == ()
