@@ -188,7 +188,8 @@ def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOpe
             raise Decline(f"the mask must be of type {use.type}, as the queries are")
         mask = cast(mask, dtype)
     if use.attribute("zero_masked_rows") and use.operand("mask").dtype != ONNX_TYPES["bool"]:
-        _check_dropped(use, LOW)
+        if use.type == "float16":
+            raise Decline("an added mask must be of float where rows that it masks throughout are 0: float16 has no room for two lowest numbers")
         mask = apart(mask, LOW)
     return _broadcast(use, _with_rank(use, mask, rank), q, k)
 
