@@ -189,7 +189,9 @@ def _added(use: Use, q: Laid, k: Laid, dropped: float, *, rank: int) -> GivenOpe
         mask = cast(mask, dtype)
     if use.attribute("zero_masked_rows") and use.operand("mask").dtype != ONNX_TYPES["bool"]:
         if use.type == "float16":
-            raise Decline("an added mask must be of float where rows that it masks throughout are 0: float16 has no room for two lowest numbers")
+            raise Decline(
+                "an added mask must be of float where rows that it masks throughout are 0: float16 has no room for two lowest numbers"
+            )
         mask = apart(mask, LOW)
     return _broadcast(use, _with_rank(use, mask, rank), q, k)
 
