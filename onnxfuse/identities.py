@@ -13,6 +13,7 @@ Each recogniser reads as its equation. What a product or sum is checked for:
     rms_norm(x)         x (mean(x^2) + epsilon)^-1/2
     layer_norm(x)       rms_norm(x - mean(x))        mean(x^2) - mean(x)^2 = mean((x - mean(x))^2)
     group_norm(x), bounded_norm(x)                   see onnxfuse/norms.py
+    rotate_half(x), rotate_pairs(x)                  see onnxfuse/rotations.py
     softmax(x)          exp(x - max(x)) / sum(exp(x - max(x)))
 """
 
@@ -20,11 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from onnxfuse.layout import Layout
 from onnxfuse.norms import bounded_norm, group_norm
+from onnxfuse.rotations import rotated
 from onnxfuse.term import NUMBER, SUM, VARIABLE, Algebra, Term, close, product_of, snapped
 
 Parts = Mapping[Term, float]
@@ -32,7 +33,7 @@ SQRT_HALF = math.sqrt(0.5)
 TANH_GELU = 2 * math.sqrt(2 / math.pi)  # the factor once tanh is written as a sigmoid
 TANH_GELU_CUBIC = 0.044715
 USUAL_ALPHAS = (1.0, 1.702)  # SiLU, QuickGELU
-LINEAR = ("Mean", "View", "MatMul", "RotateHalf")  # f(c x) = c f(x)
+LINEAR = ("Mean", "View", "MatMul", "RotateHalf", "RotatePairs")  # f(c x) = c f(x)
 
 
 class Canonical(Algebra):
@@ -399,33 +400,7 @@ def _view(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
 
 
 def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
-    """concat(-x[n:], x[:n]) on the last axis is RotateHalf(x)."""
-    if len(args) != 2 or attributes["axis"] != -1:
-        return None
-    factor, parts = product_of(args[0])
-    if factor != -1 or len(parts) != 1 or parts[0][1] != 1:
-        return None
-    whole = joined_halves(args[1], parts[0][0])
-    return None if whole is None else algebra.plain("RotateHalf", (algebra.operation("View", (whole[0],), {"layout": whole[1]}),))
-
-
-def joined_halves(first: Term, second: Term, axis: int = -1) -> tuple[Term, Layout] | None:
-    """(base, layout) of the view one of whose axes (negative) splits into the views `first` and `second`, of equal size."""
-    if first.op != "View" or second.op != "View" or first.args[0] is not second.args[0]:
-        return None
-    a, b = first.attributes["layout"], second.attributes["layout"]
-    at = len(a.axes) + axis
-    if at < 0 or len(a.axes) != len(b.axes) or _at(b, at, a.axes[at]) != a or len(a.axes[at]) != 1 or len(b.axes[at]) != 1:
-        return None
-    p, q = a.axes[at][0], b.axes[at][0]
-    if (p.axis, p.inner, p.size) != (q.axis, q.inner, q.size) or p.axis < 0 or p.start + p.size != q.start:
-        return None
-    return first.args[0], _at(a, at, (replace(p, size=p.size + q.size),))
-
-
-def _at(layout: Layout, axis: int, pieces: Any) -> Layout:
-    """The layout with other pieces on one axis."""
-    return replace(layout, axes=(*layout.axes[:axis], pieces, *layout.axes[axis + 1 :]))
+    return rotated(algebra, args) if attributes["axis"] == -1 else None
 
 
 IDENTITIES: Mapping[str, Callable[[Algebra, Args, Attributes], Term | None]] = {

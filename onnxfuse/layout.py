@@ -119,6 +119,15 @@ def cut(layout: Layout, axis: int, start: Dim, size: Dim) -> Layout | None:
     return _normal(layout.base, _with_axis(layout, axis, (part,)), layout.fixed)
 
 
+def strided(layout: Layout, axis: int, start: Dim, step: int) -> Layout | None:
+    """Every `step`-th element of one axis, from `start` (below step) on; None when the axis is no multiple of the step."""
+    shape = layout.shape
+    count = divide(shape[axis], step)
+    split = None if count is None else reshape(layout, (*shape[:axis], count, step, *shape[axis + 1 :]))
+    part = None if split is None else cut(split, axis + 1, start, 1)
+    return None if part is None or count is None else reshape(part, (*shape[:axis], count, *shape[axis + 1 :]))
+
+
 def compose(outer: Layout, inner: Layout) -> Layout | None:
     """The view `outer` of the view `inner`, where outer only regroups and reorders axes; None where it does more."""
     pieces = [p for axis in outer.axes for p in axis]

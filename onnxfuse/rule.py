@@ -15,9 +15,10 @@ from onnxfuse.canonical.view import FLOATS
 from onnxfuse.errors import RuleError
 from onnxfuse.folding import constant_array, sources
 from onnxfuse.graph import Value, constant_value
-from onnxfuse.identities import Canonical, joined_halves
+from onnxfuse.identities import Canonical
 from onnxfuse.layout import REPEAT, joined
 from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
+from onnxfuse.rotations import joined_halves
 from onnxfuse.symbolic import Dim, broadcast
 from onnxfuse.term import SUM, Term, product_of, show
 

@@ -1,8 +1,8 @@
 """sigmoid(gate) up, or relu(gate) up -> GLU(gate, up), or GLU(x) where both are halves of x: the gate never travels to memory."""
 
 from onnxfuse.custom_ops.glu.op import GLU
-from onnxfuse.identities import joined_halves
 from onnxfuse.pattern import Call, Var, either, op
+from onnxfuse.rotations import joined_halves
 from onnxfuse.rule import Match, Rule, gated
 
 gate, up = Var("gate"), Var("up")

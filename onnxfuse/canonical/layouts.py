@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxfuse.canonical.view import View, handles, is_float, negative_axis
 from onnxfuse.graph import Node, Value
-from onnxfuse.layout import cut, expand, reshape, transpose
+from onnxfuse.layout import Layout, cut, expand, reshape, strided, transpose
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term, product_of
 
@@ -88,25 +88,33 @@ def _cut(view: View, source: Value, axis: int, start: Dim, size: Dim) -> Terms:
 
 @handles("Slice")
 def _slice(view: View, node: Node) -> Terms:
-    """A slice of one axis with step 1 and bounds that are known, symbolically at least."""
+    """Slices with bounds that are known, symbolically at least; of a larger step only what runs over a whole axis."""
     source, target = node.inputs[0], node.outputs[0]
     if source is None or target is None or source.shape is None or target.shape is None:
         return None
     starts, steps = _bounds(node, 1, "starts"), _bounds(node, 4, "steps")
     axes = _bounds(node, 3, "axes") or (tuple(range(len(starts))) if starts else None)
-    if not starts or not axes or len(axes) != len(starts) or any(step != 1 for step in steps or ()):
+    if not starts or not axes or len(axes) != len(starts):
         return None
     if node.input(4) is not None and steps is None:
         return None
     layout = view.layout(source)
-    for start, axis in zip(starts, axes, strict=True):
-        if layout is None or not isinstance(axis, int):
+    for start, axis, step in zip(starts, axes, steps or [1] * len(starts), strict=True):
+        if layout is None or not isinstance(axis, int) or not isinstance(step, int):
             return None
         position = axis % len(source.shape)
         begin = _begin(start, source.shape[position])
-        changed = None if begin is None else cut(layout[2], position, begin, target.shape[position])
+        changed = None if begin is None else _every(layout[2], position, begin, target.shape[position], step)
         layout = None if changed is None else (layout[0], layout[1], changed)
     return view.view(layout, lambda layout: layout)
+
+
+def _every(layout: Layout, axis: int, begin: Dim, size: Dim, step: int) -> Layout | None:
+    """`size` elements of an axis, `step` apart."""
+    if step == 1:
+        return cut(layout, axis, begin, size)
+    whole = isinstance(begin, int) and 0 <= begin < step and size * step == layout.shape[axis]
+    return strided(layout, axis, begin, step) if whole else None
 
 
 def _begin(start: Dim, size: Dim) -> Dim | None:
