@@ -40,7 +40,8 @@ def test_what_decisions_save_is_the_difference_of_the_plans(path: Path) -> None:
 @pytest.mark.parametrize("device", ["cpu-generic", "a100", "h100"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_chosen_plan_is_the_fastest_of_all_alternatives(path: Path, device: str) -> None:
-    found = decider(path, device)
+    """At the sizes it is made for: what may be lost at others limits nothing here."""
+    found = decider(path, device, most_loss=1.0)
     plans = {p.name: p for p in found.plans(found.choose()[0], found.found)}
     assert set(plans) == {"chosen", "none", "elementwise", "without attention", "full", "largest first"}
     assert plans["chosen"].time_us <= min(p.time_us for p in plans.values()) * (1 + 1e-9)

@@ -1,0 +1,48 @@
+#include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/_runtime/normalize.h"
+#include "custom_ops/_runtime/simd.h"
+#include "custom_ops/embed_layer_norm/kernel.h"
+
+namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
+
+template <typename T>
+ONNXFUSE_INLINE const T* RowOf(const Embedding<T>& embedding, int64_t row, int64_t cols) {
+  return embedding.table == nullptr ? nullptr : embedding.table + embedding.rows[row] * cols;
+}
+
+template <typename T>
+ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t row) {
+  const T* first = RowOf(a.first, row, a.cols);
+  const T* second = RowOf(a.second, row, a.cols);
+  const T* third = RowOf(a.third, row, a.cols);
+  auto value = [&](int64_t i, int lanes) {
+    const Vec v = LoadN(first + i, lanes) + LoadN(second + i, lanes);
+    return third == nullptr ? v : v + LoadN(third + i, lanes);
+  };
+  const RowStatistics statistics = Statistics<true>(a.cols, a.epsilon, value);
+  const int64_t at = row * a.cols;
+  ForEachVec(a.cols, [&](int64_t i, int lanes) {
+    const Vec v = value(i, lanes);
+    Vec y = Fma(v - statistics.mean, statistics.factor, statistics.shift);
+    if (a.scale != nullptr) y = y * LoadN(a.scale + i, lanes);
+    if (a.bias != nullptr) y = y + LoadN(a.bias + i, lanes);
+    if (a.sum != nullptr) StoreN(a.sum + at + i, v, lanes);
+    StoreN(a.y + at + i, y, lanes);
+  });
+}
+
+template <typename T>
+void EmbedLayerNormCpu(const EmbedLayerNormArgs<T>& args, const ParallelFor& parallel) {
+  constexpr double kNanosecondsPerElement = 0.6;
+  parallel(args.rows, static_cast<double>(args.cols) * kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) NormalizeEmbedding(args, row);
+  });
+}
+
+}  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
+
+ONNXFUSE_DISPATCH_TEMPLATE(EmbedLayerNormCpu, (const EmbedLayerNormArgs<T>& args, const ParallelFor& parallel),
+                           (args, parallel))
+ONNXFUSE_INSTANTIATE(EmbedLayerNormCpu, float)
+ONNXFUSE_INSTANTIATE(EmbedLayerNormCpu, Half)
+ONNXFUSE_INSTANTIATE(EmbedLayerNormCpu, BFloat16)
