@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from onnxfuse.pattern import NAMED, Number, Pattern, Scalar, Var, alternatives
-from onnxfuse.spelling import SPELLINGS, Draft, Shape, Tensor, Unsuitable
+from onnxfuse.spelling import Draft, Shape, Tensor, Unsuitable
 
 OPSETS = (12, 13, 15, 17, 18, 20, 21, 23)
 SIZES = (1, 2, 3, 4, 5, 8)
@@ -245,4 +245,3 @@ def _view(writer: _Writer, pattern: Pattern, want: Shape) -> Tensor:
 
 
 SHAPED: Mapping[str, Callable[[_Writer, Pattern, Shape], Tensor]] = {"MatMul": _matmul, "Concat": _concat, "View": _view}
-__all__ = ["SPELLINGS", "MadeUp", "Unsuitable", "make_up"]

@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 TYPES = {"float": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "double": TensorProto.DOUBLE, "bool": TensorProto.BOOL,
          "int64": TensorProto.INT64}  # fmt: skip
 FUNCTIONS_IR = 8
-FIRST_OPSET = {"LayerNormalization": 17, "RMSNormalization": 23, "Gelu": 20, "Mish": 18, "HardSwish": 14, "Swish": 24}
+FIRST_OPSET = {"LayerNormalization": 17, "RMSNormalization": 23, "Gelu": 20, "Mish": 18, "HardSwish": 14}
 
 
 class Unsuitable(Exception):
