@@ -284,8 +284,8 @@ POINTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Where", "Max", "Min", "M
              "Greater", "GreaterOrEqual"}  # fmt: skip
 MULTIPLES = {"Mul", "Div", "Neg", "Reciprocal", "Pow", "Identity", "Cast", "Dropout"}  # a sum goes through these, with a factor
 # names that stand for a canonical form with attributes of its own: an operator that has none of that form gets another
-OWN_FORM = {"Mean", "ReduceSum", "ReduceMax", "LayerNormalization", "RMSNormalization", "GroupNormalization", "HardSigmoid", "Swish", "Gelu",
-            "Softmax", "Concat"}  # fmt: skip
+OWN_FORM = {"Mean", "ReduceSum", "ReduceMax", "LayerNormalization", "RMSNormalization", "GroupNormalization", "HardSigmoid", "Swish",
+            "Gelu", "Softmax", "Concat"}  # fmt: skip
 UNREPEATABLE = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 HANDLERS: dict[tuple[str, str], Callable[[View, Node], Sequence[Term | None] | None]] = {}
 Handler = Callable[[View, Node], "Sequence[Term | None] | None"]
