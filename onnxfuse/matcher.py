@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxfuse.canonical import View
+from onnxfuse.folding import sources
 from onnxfuse.pattern import NAMED, Scalar, Var
 from onnxfuse.rule import Rule
 from onnxfuse.term import LEAF, NUMBER, PRODUCT, SUM, TOLERANCE, VARIABLE, Term, close, product_of, show
@@ -94,7 +95,8 @@ class Matcher:
             yield {**bound, hole.name: target}
 
     def _is_constant(self, target: Term) -> bool:
-        return any(v.is_constant for v in self.view.values.get(target, ()))
+        """Whether it is a constant of the graph, or made of such alone."""
+        return bool(sources(self.view, target))
 
     def _operation(self, pattern: Term, target: Term, bound: Bound) -> Iterator[Bound]:
         if pattern.op != target.op or len(pattern.args) != len(target.args):

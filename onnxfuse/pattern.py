@@ -262,6 +262,7 @@ CANONICAL_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "RMSNormalization": ("axes", "epsilon"),
     "BoundedNormalization": ("axes", "epsilon"),
     "GroupNormalization": ("num_groups", "epsilon"),
+    "Conv": ("settings",),
     "Mean": ("axes", "keepdims"),
     "ReduceSum": ("axes", "keepdims"),
     "ReduceMax": ("axes", "keepdims"),

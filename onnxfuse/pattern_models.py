@@ -244,4 +244,20 @@ def _view(writer: _Writer, pattern: Pattern, want: Shape) -> Tensor:
     return writer.draft.node("Reshape", [turned, writer.draft.ints([0, 0, heads * size])], (batch, seq, heads * size))
 
 
-SHAPED: Mapping[str, Callable[[_Writer, Pattern, Shape], Tensor]] = {"MatMul": _matmul, "Concat": _concat, "View": _view}
+def _conv(writer: _Writer, pattern: Pattern, want: Shape) -> Tensor:
+    """A convolution that looks at one place at a time."""
+    if len(want) < 3:
+        raise Unsuitable(f"no convolution has the shape {want}")
+    inner = writer.rng.choice(SIZES)
+    weights = (want[1], inner, *[1] * (len(want) - 2))
+    shapes = ((want[0], inner, *want[2:]), weights, (want[1],))
+    args = [writer.whole(a, shape) for a, shape in zip(pattern.args, shapes, strict=False)]
+    return writer.draft.disturbed(writer.draft.node("Conv", args, want))
+
+
+SHAPED: Mapping[str, Callable[[_Writer, Pattern, Shape], Tensor]] = {
+    "MatMul": _matmul,
+    "Concat": _concat,
+    "View": _view,
+    "Conv": _conv,
+}

@@ -255,6 +255,13 @@ def _unmerged(view: View, node: Node) -> Terms:
     return view.view((fa * fb, apart, merged), lambda layout: layout) if merged is not None else None
 
 
+@handles("Conv")
+def _conv(view: View, node: Node) -> Terms:
+    """All attributes as one, so that a pattern need not know which are written."""
+    attributes = plain_attributes(node)
+    return None if attributes is None else [view.algebra.plain("Conv", view.args(node), {"settings": tuple(sorted(attributes.items()))})]
+
+
 @handles("Gemm")
 def _gemm(view: View, node: Node) -> Terms:
     """alpha * A' B' + beta * C"""

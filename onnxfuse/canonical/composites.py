@@ -68,6 +68,24 @@ def _group_norm(view: View, node: Node) -> Terms:
     return _per_channel(view, node, norm, channels // groups if view.graph.opset < 21 else 1)
 
 
+@handles("BatchNormalization")
+def _batch_norm(view: View, node: Node) -> Terms:
+    """In inference: each channel less its mean, over the root of its variance, with scale and bias."""
+    x = node.inputs[0]
+    if node.attributes.get("training_mode", 0) or len(node.outputs) > 1 or x is None or x.rank is None or x.rank < 2:
+        return None
+    seen = [view.view(view.layout(v), lambda layout: _along_channels(layout, 1, x.rank or 0)) for v in node.inputs[1:]]
+    scale, bias, mean, variance = (t[0] if t else None for t in seen)
+    data = view.term(x)
+    if data is None or scale is None or bias is None or mean is None or variance is None:
+        return None
+    epsilon = view.algebra.number(float(node.attributes.get("epsilon", 1e-5)))
+    centred = view.algebra.subtract(data, mean, flatten=(False, False))
+    root = view.algebra.power(view.algebra.add(variance, epsilon), -0.5)
+    scaled = view.algebra.multiply(view.algebra.multiply(centred, root), scale)
+    return [view.algebra.add(scaled, bias, flatten=(False, False))]
+
+
 def _per_channel(view: View, node: Node, norm: Term, repeat: int) -> Terms:
     """norm * scale + bias with vectors that have a number for each `repeat` channels of x; ones and zeros are left out."""
     x, scale, bias = node.inputs[0], node.input(1), node.input(2)
