@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.plan import Plan
+
+if TYPE_CHECKING:
+    from onnxfuse.plan import Plan  # brings onnx, and tables are printed where it is missing: by `doctor`
 
 
 @dataclass(frozen=True)
