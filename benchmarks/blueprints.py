@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-HALF = TensorProto.FLOAT16
 OPSET = 17
 
 
@@ -28,6 +28,8 @@ class Config:
     inner: int
     vocabulary: int
     length: int  # tokens at which it is looked at
+    dtype: int = TensorProto.FLOAT16
+    has_data: bool = False  # weights are random numbers, so that the model can be run
 
     @property
     def head_size(self) -> int:
@@ -42,7 +44,8 @@ LLAMA_70B = Config("LLaMA-70B", 80, 8192, 64, 8, 28672, 32000, 4096)
 class Writer:
     """A graph under construction, node by node."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self.config, self.number = config, helper.tensor_dtype_to_np_dtype(config.dtype)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.known: dict[str, str] = {}
@@ -55,24 +58,35 @@ class Writer:
         return name
 
     def weight(self, *shape: int) -> str:
-        """A weight of that shape. Vectors have data, the matcher looks at them; that of matrices is in a file that does not exist."""
-        if len(shape) == 1:
-            values = np.random.default_rng(len(self.weights)).uniform(0.5, 1.5, shape)  # no two alike: equal ones could be factored out
-            self.weights.append(numpy_helper.from_array(values.astype(np.float16), f"w{len(self.weights)}"))
-            return self.weights[-1].name
-        tensor = TensorProto(name=f"w{len(self.weights)}", dims=shape, data_type=HALF, data_location=TensorProto.EXTERNAL)
+        """A weight of that shape. Vectors have data, the matcher looks at them; that of matrices may be in a file that does not exist."""
+        name = f"w{len(self.weights)}"
+        if len(shape) == 1 or self.config.has_data:
+            rng = np.random.default_rng(len(self.weights))  # no two alike: equal ones could be factored out
+            values = rng.uniform(0.5, 1.5, shape) if len(shape) == 1 else rng.standard_normal(shape) * shape[0] ** -0.5
+            self.weights.append(numpy_helper.from_array(values.astype(self.number), name))
+            return name
+        tensor = TensorProto(name=name, dims=shape, data_type=self.config.dtype, data_location=TensorProto.EXTERNAL)
         tensor.external_data.add(key="location", value="weights.bin")
         self.weights.append(tensor)
-        return tensor.name
+        return name
 
-    def constant(self, *values: float, dtype: type = np.float16) -> str:
+    def constant(self, *values: float, dtype: Any = None) -> str:
         """A small constant: a scalar for one number of a floating-point type, else a vector. Equal ones are made once."""
-        array = np.array(values[0] if len(values) == 1 and dtype is not np.int64 else values, dtype)
+        kind = self.number if dtype is None else dtype
+        array = np.array(values[0] if len(values) == 1 and dtype is not np.int64 else values, kind)
         key = f"{array.dtype}{array.tolist()}"
         if key not in self.known:
             self.known[key] = f"c{len(self.known)}"
             self.weights.append(numpy_helper.from_array(array, self.known[key]))
         return self.known[key]
+
+    def cast(self, x: str, dtype: int) -> str:
+        """x as another type; exporters write no Cast where x is of that type already, and a model in float32 has no other."""
+        return x if self.config.dtype == TensorProto.FLOAT else self.op("Cast", x, to=dtype)
+
+    def given(self, name: str, *shape: int | str) -> onnx.ValueInfoProto:
+        """An input of the model's type."""
+        return helper.make_tensor_value_info(name, self.config.dtype, shape)
 
     def ints(self, *values: int) -> str:
         return self.constant(*values, dtype=np.int64)
@@ -87,16 +101,16 @@ class Writer:
     def merge_heads(self, x: str, hidden: int) -> str:
         return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 1, 3]), self.ints(0, 0, hidden))
 
-    def model(self, config: Config, output: str, *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:
-        logits = helper.make_tensor_value_info(output, HALF, ["batch", "seq", config.vocabulary])
+    def model(self, output: str, *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:
+        logits = self.given(output, "batch", "seq", self.config.vocabulary)
         tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "seq"])
-        graph = helper.make_graph(self.nodes, config.name, [tokens, *inputs], [logits], self.weights)
+        graph = helper.make_graph(self.nodes, self.config.name, [tokens, *inputs], [logits], self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
 def gpt2(config: Config) -> onnx.ModelProto:
     """Pre-norm decoder with learned positions, biases, and GELU by tanh."""
-    w = Writer()
+    w = Writer(config)
     norm = lambda x: w.op("LayerNormalization", x, w.weight(config.hidden), w.weight(config.hidden), axis=-1)  # noqa: E731
     x = w.op("Add", w.op("Gather", w.weight(config.vocabulary, config.hidden), "tokens"), "positions")
     for _ in range(config.layers):
@@ -110,13 +124,31 @@ def gpt2(config: Config) -> onnx.ModelProto:
         inner = _gelu_tanh(w, w.linear(norm(x), config.hidden, config.inner, bias=True))
         x = w.op("Add", x, w.linear(inner, config.inner, config.hidden, bias=True))
     logits = w.linear(norm(x), config.hidden, config.vocabulary)
-    positions = helper.make_tensor_value_info("positions", HALF, [1, "seq", config.hidden])
-    return w.model(config, logits, positions, _mask())
+    return w.model(logits, w.given("positions", 1, "seq", config.hidden), w.given("mask", 1, 1, "seq", "seq"))
+
+
+def bert(config: Config) -> onnx.ModelProto:
+    """Post-norm encoder with biases, exact GELU, and an added mask."""
+    w = Writer(config)
+    norm = lambda x: w.op("LayerNormalization", x, w.weight(config.hidden), w.weight(config.hidden), axis=-1)  # noqa: E731
+    x = norm(w.op("Add", w.op("Gather", w.weight(config.vocabulary, config.hidden), "tokens"), "positions"))
+    for _ in range(config.layers):
+        q, k, v = (w.split_heads(w.linear(x, config.hidden, config.hidden, bias=True), config.heads, config.head_size) for _ in range(3))
+        scores = w.op("MatMul", q, w.op("Transpose", k, perm=[0, 1, 3, 2]))
+        scaled = w.op("Add", w.op("Div", scores, w.constant(config.head_size**0.5)), "mask")
+        mixed = w.merge_heads(w.op("MatMul", w.op("Softmax", scaled, axis=-1), v), config.hidden)
+        x = norm(w.op("Add", w.linear(mixed, config.hidden, config.hidden, bias=True), x))
+        inner = w.linear(x, config.hidden, config.inner, bias=True)
+        erf = w.op("Add", w.op("Erf", w.op("Div", inner, w.constant(2**0.5))), w.constant(1.0))
+        gelu = w.op("Mul", w.op("Mul", inner, erf), w.constant(0.5))
+        x = norm(w.op("Add", w.linear(gelu, config.inner, config.hidden, bias=True), x))
+    logits = w.linear(x, config.hidden, config.vocabulary)
+    return w.model(logits, w.given("positions", 1, "seq", config.hidden), w.given("mask", "batch", 1, 1, "seq"))
 
 
 def llama(config: Config) -> onnx.ModelProto:
     """Pre-norm decoder with RMSNorm in float32, rotary positions, grouped heads, softmax in float32, and SwiGLU."""
-    w = Writer()
+    w = Writer(config)
     x = w.op("Gather", w.weight(config.vocabulary, config.hidden), "tokens")
     kv_width = config.kv_heads * config.head_size
     for _ in range(config.layers):
@@ -127,7 +159,7 @@ def llama(config: Config) -> onnx.ModelProto:
         k, v = _repeated(w, k, config), _repeated(w, v, config)
         scores = w.op("MatMul", q, w.op("Transpose", k, perm=[0, 1, 3, 2]))
         scaled = w.op("Add", w.op("Mul", scores, w.constant(config.head_size**-0.5)), "mask")
-        weights = w.op("Cast", w.op("Softmax", w.op("Cast", scaled, to=TensorProto.FLOAT), axis=-1), to=HALF)
+        weights = w.cast(w.op("Softmax", w.cast(scaled, TensorProto.FLOAT), axis=-1), config.dtype)
         mixed = w.merge_heads(w.op("MatMul", weights, v), config.hidden)
         x = w.op("Add", x, w.linear(mixed, config.hidden, config.hidden))
         normed = _rms_norm(w, x, config.hidden)
@@ -135,8 +167,8 @@ def llama(config: Config) -> onnx.ModelProto:
         gated = w.op("Mul", w.op("Mul", gate, w.op("Sigmoid", gate)), w.linear(normed, config.hidden, config.inner))
         x = w.op("Add", x, w.linear(gated, config.inner, config.hidden))
     logits = w.linear(_rms_norm(w, x, config.hidden), config.hidden, config.vocabulary)
-    angles = [helper.make_tensor_value_info(name, HALF, [1, 1, "seq", config.head_size]) for name in ("cos", "sin")]
-    return w.model(config, logits, *angles, _mask())
+    angles = (w.given(name, 1, 1, "seq", config.head_size) for name in ("cos", "sin"))
+    return w.model(logits, *angles, w.given("mask", 1, 1, "seq", "seq"))
 
 
 BLUEPRINTS: tuple[tuple[Config, Callable[[Config], onnx.ModelProto]], ...] = (
@@ -144,10 +176,6 @@ BLUEPRINTS: tuple[tuple[Config, Callable[[Config], onnx.ModelProto]], ...] = (
     (LLAMA_7B, llama),
     (LLAMA_70B, llama),
 )
-
-
-def _mask() -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info("mask", HALF, [1, 1, "seq", "seq"])
 
 
 def _gelu_tanh(w: Writer, x: str) -> str:
@@ -158,11 +186,11 @@ def _gelu_tanh(w: Writer, x: str) -> str:
 
 
 def _rms_norm(w: Writer, x: str, hidden: int) -> str:
-    wide = w.op("Cast", x, to=TensorProto.FLOAT)
+    wide = w.cast(x, TensorProto.FLOAT)
     mean = w.op("ReduceMean", w.op("Pow", wide, w.constant(2.0, dtype=np.float32)), axes=[-1], keepdims=1)
     root = w.op("Sqrt", w.op("Add", mean, w.constant(1e-5, dtype=np.float32)))
     normed = w.op("Mul", wide, w.op("Div", w.constant(1.0, dtype=np.float32), root))
-    return w.op("Mul", w.weight(hidden), w.op("Cast", normed, to=HALF))
+    return w.op("Mul", w.weight(hidden), w.cast(normed, w.config.dtype))
 
 
 def _rotary(w: Writer, x: str, size: int) -> str:

@@ -1,7 +1,7 @@
 """What ONNX Runtime makes of nodes before it runs them: a few spellings become one kernel without our doing.
 
 A fusion competes with these, not with the nodes as they are written. The table is what ONNX Runtime 1.32 did on a CPU
-with each of some thirty spellings: GELU by tanh, a norm that squares by Mul, one without a scale, stay as they are.
+with each of some thirty spellings: a norm that squares by Mul, one without a scale, stay as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from onnxfuse.cost.work import Work
 class Builtin:
     """One of the runtime's own fusions: `anchors` must all be there, `absorbs` go with them as far as they are.
 
-    with_bias: the kernel instead, when one more Add is there.
+    with_bias: the kernel instead, when one more Add is there. full: an op that must be applied to the whole tensor, not
+    to one number a row.
     """
 
     op: str
@@ -27,17 +28,23 @@ class Builtin:
     anchors: Counter[str]
     absorbs: Counter[str] = field(default_factory=Counter)
     with_bias: str = ""
+    full: str = ""
 
 
 BUILTINS: tuple[Builtin, ...] = (
     Builtin("QuickGelu", 2, Counter(Sigmoid=1, Mul=1)),
     Builtin("Gelu", 2, Counter(Erf=1, Div=1, Add=1, Mul=2), with_bias="BiasGelu"),
+    Builtin("FastGelu", 2, Counter(Tanh=1, Pow=1, Add=2, Mul=4), with_bias="FastGelu"),
     Builtin("LayerNormalization", 4, Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2)),
-    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), Counter(Mul=1)),
+    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=2)),
+    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), full="Div"),
 )
 
 
-VOCABULARY = {op for builtin in BUILTINS for op in (*builtin.anchors, *builtin.absorbs)} | {"Add"}
+PRODUCT, SCALED = "MatMul", "FusedMatMul"
+SKIPPED = "LayerNormalization"  # where it is written as one node; one that is made of several keeps its residual sum
+SKIP = Builtin("SkipLayerNormalization", 5, Counter(LayerNormalization=1, Add=1))
+VOCABULARY = {op for builtin in (*BUILTINS, SKIP) for op in (*builtin.anchors, *builtin.absorbs)} | {"Add"}
 Kernel: TypeAlias = "tuple[Work, tuple[int, ...]]"
 
 
@@ -48,7 +55,7 @@ def as_run(works: Sequence[Work]) -> list[Work]:
 
 def merged(works: Sequence[Work]) -> list[tuple[Work, tuple[int, ...]]]:
     """The kernels that the runtime starts for nodes written as `works`, each with the places of those that it stands for."""
-    return [kernel for stretch in _stretches(works) for kernel in _merged(stretch)]
+    return _with_scales([kernel for stretch in _stretches(works) for kernel in _merged(stretch)])
 
 
 def _stretches(works: Sequence[Work]) -> Iterator[list[Kernel]]:
@@ -70,7 +77,51 @@ def _merged(stretch: list[Kernel]) -> list[Kernel]:
         while (taken := _match(builtin, [work for work, _ in left])) is not None:
             kernel = _kernel([left[i][0] for i in taken], builtin), tuple(place for i in taken for place in left[i][1])
             left = [kernel if i == taken[-1] else own for i, own in enumerate(left) if i == taken[-1] or i not in taken]
-    return left
+    return _with_sums(left)
+
+
+def _with_sums(left: list[Kernel]) -> list[Kernel]:
+    """A norm and the sum right before it as one kernel, where nobody else reads that sum."""
+    made: list[Kernel] = []
+    for work, places in left:
+        source = next((i for i in reversed(range(len(made))) if made[i][0].launches), None)
+        if work.op == SKIPPED and _is_plain(work) and source is not None and _is_lone_sum(made[source][0]):
+            total, before = made.pop(source)
+            kernel = _kernel([total, work], SKIP)
+            made.append((replace(kernel, bytes_read=total.bytes_read), (*before, *places)))
+        else:
+            made.append((work, places))
+    return made
+
+
+def _with_scales(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """A product with the number that its result is multiplied by, and with the transpose of what it reads, as one kernel."""
+    made: list[Kernel] = []
+    for work, places in kernels:
+        last = next((i for i in reversed(range(len(made))) if made[i][0].launches), None)
+        source = made[last][0] if last is not None else None
+        if source is not None and last is not None and (_scales(work, source) or _turns(source, work)):
+            product = replace(work if work.op == PRODUCT else source, op=SCALED, name=SCALED, nodes=work.nodes + source.nodes)
+            made.append((product, (*made.pop(last)[1], *places)))
+        else:
+            made.append((work, places))
+    return made
+
+
+def _scales(work: Work, source: Work) -> bool:
+    """Whether it multiplies the product before it, which nobody else reads, by one number."""
+    one_number = work.bytes_read <= work.bytes_written + 8
+    return work.op in ("Mul", "Div") and _is_plain(work) and one_number and source.op in (PRODUCT, SCALED) and source.readers == 1
+
+
+def _turns(source: Work, work: Work) -> bool:
+    """Whether the product reads the transpose right before it, which changes the last axis."""
+    return work.op == PRODUCT and _is_plain(work) and _is_plain(source) and any(op == "Transpose:last" for op, _ in source.parts)
+
+
+def _is_lone_sum(work: Work) -> bool:
+    """Whether it adds two tensors of one shape, for one reader."""
+    return work.op == "Add" and _is_plain(work) and work.readers == 1 and work.bytes_read >= 2 * work.bytes_written
 
 
 def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
@@ -80,7 +131,9 @@ def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
         wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_bias else 0) - Counter({seed_op: 1})
         taken = [seed, *_run(works, range(seed + 1, len(works)), wanted), *_run(works, range(seed - 1, -1, -1), wanted)]
         found = Counter(works[i].op for i in taken)
-        if all(found[op] >= count for op, count in builtin.anchors.items()):
+        whole = max(works[i].elements for i in taken)
+        full = all(works[i].elements == whole for i in taken if works[i].op == builtin.full)
+        if full and all(found[op] >= count for op, count in builtin.anchors.items()):
             return sorted(taken)
     return None
 

@@ -60,6 +60,7 @@ class Work:
     nodes: int = 1  # ONNX nodes inside
     launches: int = 1  # kernels a GPU starts: 0 for a view
     operands: int = 2  # tensors read and written
+    readers: int = 1  # who reads its result; the caller counts as one
     fused: bool = False  # runs in our kernel, not in the runtime's own
     blocks: int = 0  # thread blocks of the grid; 0: derived
     reread_bytes: int = 0  # read again after the first time, beside what a product's tiles do

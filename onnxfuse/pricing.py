@@ -80,7 +80,8 @@ class Pricer:
         inputs, outputs = ([self._shape(t) for t in side] for side in (kernel.inputs, kernel.outputs))
         types = [t.dtype if t is not None else None for t in (*kernel.inputs, *kernel.outputs)]
         try:
-            return count.work(kernel.op, inputs, outputs, types, kernel.attributes, domain=kernel.domain, values=kernel.values)
+            made = count.work(kernel.op, inputs, outputs, types, kernel.attributes, domain=kernel.domain, values=kernel.values)
+            return made if kernel.readers == 1 else replace(made, readers=kernel.readers)
         except (ShapeError, UsageError):
             return None
 

@@ -33,7 +33,7 @@ class Tensor:
 class Kernel:
     """One operator call, equal to no other: `Recipes` hands the same one out for equal calls.
 
-    values: scalar constants among the inputs that the cost depends on, by index.
+    values: scalar constants among the inputs that the cost depends on, by index. readers: who reads its result.
     """
 
     op: str
@@ -42,6 +42,7 @@ class Kernel:
     outputs: tuple[Tensor | None, ...]
     attributes: Mapping[str, Any]
     values: Mapping[int, float]
+    readers: int = 1
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Recipes:
             self._nodes[node] = (
                 None
                 if self._is_folded(node)
-                else self._kernel(node.op, node.domain, node.inputs, node.outputs, attributes, _exponent(node))
+                else self._kernel(node.op, node.domain, node.inputs, node.outputs, attributes, _exponent(node), _readers(node))
             )
         return self._nodes[node]
 
@@ -152,11 +153,12 @@ class Recipes:
         outputs: Sequence[Operand],
         attributes: Mapping[str, Any],
         values: Mapping[int, float],
+        readers: int = 1,
     ) -> Kernel:
         read, written = tuple(map(_tensor, inputs)), tuple(map(_tensor, outputs))
-        key = (op, domain, read, written, str(sorted(attributes.items())), str(values))
+        key = (op, domain, read, written, str(sorted(attributes.items())), str(values), readers)
         if key not in self._kernels:
-            self._kernels[key] = Kernel(op, domain, read, written, attributes, values)
+            self._kernels[key] = Kernel(op, domain, read, written, attributes, values, readers)
         return self._kernels[key]
 
     def _fused(self, candidate: Candidate) -> Fusion:
@@ -209,6 +211,12 @@ def close_order(graph: Graph) -> list[Node]:
 
 def _tensor(operand: Operand) -> Tensor | None:
     return None if operand is None else Tensor(operand.shape, operand.dtype)
+
+
+def _readers(node: Node) -> int:
+    """How many nodes read the result, and the caller; sums and products alone are looked at for it."""
+    value = node.outputs[0] if node.op in ("Add", "MatMul") and node.outputs else None
+    return 1 if value is None else len(value.users) + len(value.captured) + value.is_output
 
 
 def _exponent(node: Node) -> dict[int, float]:

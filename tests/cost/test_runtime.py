@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onnxfuse.cost.count import work
@@ -27,6 +29,7 @@ def nodes(text: str) -> list[Work]:
 SPELLINGS = {
     "Gelu": ["Div Erf Add Mul Mul", "Mul Div Erf Add Mul"],
     "BiasGelu": ["Add Div Erf Add Mul Mul"],
+    "FastGelu": ["Pow Mul Add Mul Tanh Add Mul Mul", "Mul Pow Mul Add Mul Tanh Add Mul", "Add Pow Mul Add Mul Tanh Add Mul Mul"],
     "QuickGelu": ["Sigmoid Mul"],
     "LayerNormalization": [
         "ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add",
@@ -37,10 +40,11 @@ SPELLINGS = {
 OTHERS = {
     "no pattern": "Mul Add Exp Neg",
     "gelu that multiplies by 1/sqrt(2)": "Mul Mul Erf Add Mul",
-    "gelu by tanh": "Pow Mul Add Mul Tanh Add Mul Mul",
+    "gelu by tanh that cubes by Mul": "Mul Mul Mul Add Mul Tanh Add Mul",
     "norm that squares by Mul": "ReduceMean Sub Mul ReduceMean Add_r Sqrt_r Div Mul Add",
     "norm without a scale": "ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div",
     "rms norm without a scale": "Pow ReduceMean Add_r Sqrt_r Div",
+    "rms norm that divides 1 by the root, without a scale": "Pow ReduceMean Add_r Sqrt_r Div_r Mul",
     "rms norm by Reciprocal": "Pow ReduceMean Add_r Sqrt_r Reciprocal_r Mul Mul",
     "broken by another op": "Sigmoid Exp Mul",
     "nothing": "",
@@ -90,3 +94,40 @@ def test_price_competes_with_the_runtimes_kernel_and_says_so() -> None:
     assert beside.saved_launches == 0
     assert "ONNX Runtime itself makes one Gelu of 5 of the nodes" in beside.notes
     assert not any("itself" in note for note in alone.notes)
+
+
+def norm(**changes: int) -> list[Work]:
+    """A residual sum and the norm that reads it."""
+    total = work("Add", [FULL, FULL], [FULL], "float")
+    return [replace(total, **changes), work("LayerNormalization", [FULL, (256,), (256,)], [FULL], "float")]
+
+
+def test_norm_takes_the_sum_that_it_alone_reads() -> None:
+    (kernel,) = as_run(norm())
+    assert (kernel.op, kernel.nodes) == ("SkipLayerNormalization", 2)
+    assert (kernel.bytes_read, kernel.bytes_written) == (2 * 4 * 64 * 256 * 4, 4 * 64 * 256 * 4)
+
+
+def test_sum_stays_that_others_read_or_that_is_a_bias_or_before_a_norm_made_of_several_nodes() -> None:
+    assert [w.op for w in as_run(norm(readers=2))] == ["Add", "LayerNormalization"]
+    assert [w.op for w in as_run(norm(bytes_read=4 * 64 * 256 * 4 + 1024))] == ["Add", "LayerNormalization"]
+    pieces = nodes("ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add")
+    assert [w.op for w in as_run([norm()[0], *pieces])] == ["Add", "LayerNormalization"]
+
+
+def scores(factor: tuple[int, ...] = (), **changes: int) -> list[Work]:
+    """Attention's scores: the keys turned, a product, and its scale."""
+    q, k, s = (1, 4, 64, 32), (1, 4, 32, 64), (1, 4, 64, 64)
+    product = replace(work("MatMul", [q, k], [s], "float"), **changes)
+    return [work("Transpose", [q], [k], "float", {"perm": [0, 1, 3, 2]}), product, work("Mul", [s, factor], [s], "float")]
+
+
+def test_product_takes_its_scale_and_the_transpose_that_it_reads() -> None:
+    (kernel,) = as_run(scores())
+    assert (kernel.op, kernel.nodes, kernel.gemm_flops) == ("FusedMatMul", 3, 2 * 4 * 64 * 64 * 32)
+
+
+def test_product_does_not_take_a_factor_that_is_no_number_or_the_last_step_of_what_others_read() -> None:
+    assert [w.op for w in as_run(scores((64,)))] == ["FusedMatMul", "Mul"]
+    assert [w.op for w in as_run(scores(readers=2))] == ["FusedMatMul", "Mul"]
+    assert [w.op for w in as_run([scores()[1], *nodes("Exp Mul")])] == ["MatMul", "Exp", "Mul"]
