@@ -143,6 +143,8 @@ class _Maker:
             name = str(self.constants[operand].name)
             needs.constants[name] = self.constants[operand]
             return name
+        if (joined := _joined(operand)) is not None:
+            return self._operand(joined, needs)
         inputs = [gs.Variable(self._operand(o, needs)) for o in operand.operands]
         if operand not in self.nodes:
             name = self.names.fresh(f"{operand.op}_0")
@@ -160,6 +162,18 @@ class _Maker:
             inputs = [gs.Variable(n) for n in (source, *(self._operand(o, needs) for o in step.operands))]
             made.append(_export(step.op, self.names.fresh(f"{step.op}_0"), dict(step.attributes), inputs, [gs.Variable(result)], ""))
         return values[0], tuple(made)
+
+
+def _joined(made: Made) -> NewConstant | None:
+    """Constants joined now, where their data is in the file; what is in others stays there, to be joined when the model is loaded."""
+    parts = [o for o in made.operands if isinstance(o, Value) and o.is_constant]
+    if made.op != "Concat" or len(parts) < len(made.operands):
+        return None
+    tensors = [v.graph.constant_tensor(v) for v in parts]
+    if any(t is None or t.data_location == onnx.TensorProto.EXTERNAL for t in tensors):
+        return None
+    arrays = [numpy_helper.to_array(t) for t in tensors if t is not None]
+    return NewConstant(np.concatenate(arrays, axis=dict(made.attributes)["axis"]), parts[0])
 
 
 @dataclass

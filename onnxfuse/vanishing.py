@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnxfuse.candidate import Candidate
 from onnxfuse.graph import Node, Value
-from onnxfuse.rule import Made, Operand
+from onnxfuse.rule import Made, NewConstant, Operand
 
 
 def vanished(chosen: Iterable[Candidate]) -> set[Node]:
@@ -32,12 +32,21 @@ def needed(candidate: Candidate) -> set[Value]:
 
 
 def helpers(operands: Iterable[Operand]) -> list[Made]:
-    """The operators that a rewrite adds in front of the fused one, each after those that it reads."""
+    """The operators that a rewrite adds in front of the fused one, each after those that it reads.
+
+    Not those of constants alone: a runtime works them out once, when it loads the model.
+    """
     found: list[Made] = []
     for operand in operands:
-        if isinstance(operand, Made):
+        if isinstance(operand, Made) and not _is_fixed(operand):
             found += [*helpers(operand.operands), operand]
     return found
+
+
+def _is_fixed(operand: Operand) -> bool:
+    if isinstance(operand, Made):
+        return all(map(_is_fixed, operand.operands))
+    return operand is None or isinstance(operand, NewConstant) or operand.is_constant
 
 
 def _read(operands: Iterable[Operand]) -> Iterable[Value]:
