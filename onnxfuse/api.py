@@ -164,7 +164,7 @@ class _Run:
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
-        self.rules = [r for r in rules.values() if level != "elementwise" or r.kind == ELEMENTWISE]
+        self.rules = [r for r in rules.values() if (level != "elementwise" or r.kind == ELEMENTWISE) and target in (r.targets or (target,))]
         self.given = sizes
         self.target = _target(target, cost)
         with self._timed("load"):

@@ -23,6 +23,7 @@ FLOAT = ("float",)
 HALF = ("float", "float16")
 WIDE = ("float", "float16", "bfloat16")
 KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "com.microsoft.FusedConv": {"cpu": FLOAT, "cuda": FLOAT},
     "com.microsoft.Gelu": {"cpu": FLOAT, "cuda": WIDE},
     "com.microsoft.BiasGelu": {"cpu": FLOAT, "cuda": WIDE},
     "com.microsoft.FastGelu": {"cpu": FLOAT, "cuda": WIDE},

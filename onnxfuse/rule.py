@@ -208,6 +208,7 @@ class Rule:
     where: guards; each returns None, or why not. outputs: sub-pattern names that the op's further outputs give.
     fires_on, declines: worked examples as ONNX text; of `declines` each key is the reason expected.
     kind: "elementwise" (pointwise and norms), "attention", "matmul" or "layout": what `--level elementwise` keeps.
+    targets: the values of `--target` that the rule is for, all of them where none is named.
     name: the file's name; filled in when rules are loaded.
     """
 
@@ -218,6 +219,7 @@ class Rule:
     declines: Mapping[str, str] = field(default_factory=dict)
     outputs: Sequence[str] = ()
     kind: str = "elementwise"
+    targets: Sequence[str] = ()
     name: str = ""
     summary: str = ""
 
@@ -282,6 +284,20 @@ def same_shape(a: Var, b: Var) -> Guard:
         if left.shape is not None and left.shape == right.shape:
             return None
         return f"{a.name} and {b.name} must have the same shape; they are {_shape(left)} and {_shape(right)}"
+
+    return guard
+
+
+def same_result(hole: Var) -> Guard:
+    """The value provably has the shape of the result, so that it is not broadcast."""
+
+    def guard(match: Match) -> str | None:
+        if not match.has(hole):
+            return None
+        value, root = match.value(hole), match.root
+        if root.shape is not None and value.shape == root.shape:
+            return None
+        return f"{hole.name} must have the shape of the result, {_shape(root)}; it is {_shape(value)}"
 
     return guard
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxfuse.graph import Value
-from onnxfuse.kernels import CONTRIB, OWN_OF_RUNTIME, SINCE, label, types_of
+from onnxfuse.kernels import CONTRIB, KERNELS, OWN_OF_RUNTIME, SINCE, label, types_of
 from onnxfuse.op import TYPE_NAMES, Attribute, Op, Shape
 from onnxfuse.pattern import Call
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand
@@ -76,7 +76,7 @@ class Use:
     def contrib(self, name: str, *operands: Operand, **attributes: Attribute) -> Call:
         """A call of a contrib operator. Raises Decline where ONNX Runtime has no kernel of it for the type and device."""
         domain = "" if name in OWN_OF_RUNTIME else CONTRIB
-        self._check_kernel(domain, name)
+        self.check_kernel(domain, name)
         return _call(domain, name, operands, attributes)
 
     def standard(self, name: str, *operands: Operand, **attributes: Attribute) -> Call:
@@ -84,10 +84,11 @@ class Use:
         if self.opset < SINCE[name]:
             raise Decline(f"the model must import opset {SINCE[name]} or later for {name}; it imports {self.opset}")
         if self.needs_kernel:
-            self._check_kernel("", name)
+            self.check_kernel("", name)
         return _call("", name, operands, attributes)
 
-    def _check_kernel(self, domain: str, name: str) -> None:
+    def check_kernel(self, domain: str, name: str) -> None:
+        """Raises Decline where ONNX Runtime has no kernel of the operator for the type and device."""
         known = types_of(domain, name, self.device)
         if self.type not in known:
             have = ", ".join(known) or "no type at all"
@@ -128,7 +129,7 @@ class Target:
         if self.name == "onnxfuse":
             return [call]
         if not isinstance(call.op, Op):
-            return [self._allowed(call)]
+            return [self._allowed(match, call)]
         use = Use(match, call, self.device, needs_kernel=self.name == "contrib")
         forms = self.forms.get(call.name, Forms())
         wanted = [f for f in (forms.contrib if self.name == "contrib" else None, forms.standard) if f is not None]
@@ -136,10 +137,12 @@ class Target:
             raise Decline(f"{' or '.join(_worded(self.name))} must have an operator that does what {call.name} does; there is none")
         return sorted(_written(use, wanted), key=lambda c: len(c.then) + sum(map(_made, c.operands)))
 
-    def _allowed(self, call: Call) -> Call:
+    def _allowed(self, match: Match, call: Call) -> Call:
         if call.domain not in DOMAINS[self.name]:
             allowed = " or ".join(_worded(self.name))
             raise Decline(f"with --target {self.name} the result must be of {allowed}; the rule writes {call.label}")
+        if call.label in KERNELS and self.name == "contrib":
+            Use(match, call, self.device, needs_kernel=True).check_kernel(call.domain, call.name)
         return call
 
 
