@@ -24,11 +24,17 @@ namespace onnxfuse {
 enum class Type : int {
   kNone = 0,
   kFloat = 1,
+  kUInt8 = 2,
+  kInt8 = 3,
+  kUInt16 = 4,
+  kInt16 = 5,
   kInt32 = 6,
   kInt64 = 7,
   kBool = 9,
   kFloat16 = 10,
   kDouble = 11,
+  kUInt32 = 12,
+  kUInt64 = 13,
   kBFloat16 = 16
 };
 
