@@ -14,7 +14,7 @@ from onnxfuse.graph import Value
 from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined
 from onnxfuse.rule import Decline, Match
 from onnxfuse.symbolic import Dim
-from onnxfuse.term import Term
+from onnxfuse.term import Term, product_of
 
 Shape = tuple[Dim, ...]
 
@@ -40,8 +40,9 @@ def operand(match: Match, term: Term, name: str, *, transposed: bool = False, pa
 
     Raises Decline when no value holds it in a layout that ops take.
     """
-    if term.op == "View":
-        found = _through_view(match, term, name, transposed, past)
+    factor, parts = product_of(term)
+    if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].op == "View":
+        found = _through_view(match, factor, parts[0][0], name, transposed, past)
         if found is not None:
             return found
     if past and term.op == "Concat" and not transposed and (whole := _with_past(match, term, name)) is not None:
@@ -65,7 +66,21 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
     return Heads(value, "BHSD", batch, heads, seq, dim)
 
 
-def _through_view(match: Match, term: Term, name: str, transposed: bool, past: bool) -> Heads | None:
+def multiple(match: Match, term: Term, name: str, *, transposed: bool = False, past: bool = False) -> tuple[Heads, float]:
+    """(operand, factor) with `factor * term` held by the operand: 1 if that can be had, else whatever the graph has.
+
+    Raises Decline like `operand`.
+    """
+    for factor in (f for f in (1.0, *match.view.multiples(term)) if f > 0):
+        try:
+            return operand(match, match.view.algebra.scale(term, factor), name, transposed=transposed, past=past), factor
+        except Decline as reason:
+            if factor == 1:
+                whole = reason  # the others say no more
+    raise whole
+
+
+def _through_view(match: Match, factor: float, term: Term, name: str, transposed: bool, past: bool) -> Heads | None:
     base: Term = term.args[0]
     layout: Layout = term.attributes["layout"]
     axes, shape = list(layout.axes), list(layout.shape)
@@ -83,7 +98,7 @@ def _through_view(match: Match, term: Term, name: str, transposed: bool, past: b
     if kept is None:
         return None
     axes[1] = kept
-    if past and base.op == "Concat" and len(layout.base) == 4 and tuple(axes) == identity(layout.base).axes:
+    if past and factor == 1 and base.op == "Concat" and len(layout.base) == 4 and tuple(axes) == identity(layout.base).axes:
         whole = _with_past(match, base, name)
         if whole is not None:
             return whole
@@ -91,7 +106,7 @@ def _through_view(match: Match, term: Term, name: str, transposed: bool, past: b
         bare = Layout(layout.base, arranged)
         source = base if bare.is_identity else match.view.algebra.operation("View", (base,), {"layout": bare})
         try:
-            value = match.holder(source, name, shape=bare.shape)
+            value = match.holder(match.view.algebra.scale(source, factor), name, shape=bare.shape)
         except Decline:
             continue
         return Heads(value, kind, batch, own, seq, dim)

@@ -129,9 +129,9 @@ def strided(layout: Layout, axis: int, start: Dim, step: int) -> Layout | None:
 
 
 def compose(outer: Layout, inner: Layout) -> Layout | None:
-    """The view `outer` of the view `inner`, where outer only regroups and reorders axes; None where it does more."""
-    pieces = [p for axis in outer.axes for p in axis]
-    if outer.fixed or any(p.axis == REPEAT or p.start != 0 for p in pieces):
+    """The view `outer` of the view `inner`, where outer only regroups, reorders and repeats axes; None where it does more."""
+    pieces = [p for axis in outer.axes for p in axis if p.axis != REPEAT]
+    if outer.fixed or any(p.start != 0 for p in pieces):
         return None
     ordered: list[Piece] = []
     for axis, size in enumerate(outer.base):
@@ -143,7 +143,7 @@ def compose(outer: Layout, inner: Layout) -> Layout | None:
     if split is None:
         return None
     place = {p: split.axes[i] for i, p in enumerate(ordered)}
-    return _normal(inner.base, [tuple(q for p in axis for q in place[p]) for axis in outer.axes], inner.fixed)
+    return _normal(inner.base, [tuple(q for p in axis for q in place.get(p, (p,))) for axis in outer.axes], inner.fixed)
 
 
 def _outermost_first(pieces: list[Piece]) -> list[Piece] | None:
@@ -166,11 +166,13 @@ def without_axes(layout: Layout, shape: Sequence[Dim]) -> Layout | None:
     gone = {i for i, size in enumerate(layout.base) if i < offset or (shape[i - offset] == 1 and size != 1)}
     if any(i not in gone and shape[i - offset] != size for i, size in enumerate(layout.base)):
         return None
-    if any(0 < sum(p.axis in gone for p in axis) < len(axis) for axis in layout.axes):  # repeated in between: no view of a smaller one
-        return None
-    axes = [[p for p in axis if p.axis not in gone] for axis in (*layout.axes, layout.fixed)]
-    moved = [tuple(p if p.axis == REPEAT else replace(p, axis=p.axis - offset) for p in axis) for axis in axes]
-    return _normal(tuple(shape), moved[:-1], moved[-1])
+    axes: list[Axis] = []
+    for axis in layout.axes:
+        kept = [Piece(REPEAT, 0, p.size) if p.axis in gone else p for p in axis]
+        axes.append(tuple(kept) if any(p.axis not in gone for p in axis) else ())  # merged with another it is repeated in between
+    fixed = [p for p in layout.fixed if p.axis not in gone]
+    *moved, places = [tuple(p if p.axis == REPEAT else replace(p, axis=p.axis - offset) for p in axis) for axis in (*axes, fixed)]
+    return _normal(tuple(shape), moved, places)
 
 
 def _with_axis(layout: Layout, axis: int, pieces: Axis) -> list[Axis]:

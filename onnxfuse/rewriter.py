@@ -405,7 +405,7 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     read = dict.fromkeys(v for n in nodes for v in n.inputs if v is not None and v not in given)
     twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in candidate.inputs]
     wanted = [v for v in read if v not in twins]
-    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if v.is_constant)] if v.producer not in nodes}
+    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *filter(_is_known, candidate.inputs)] if v.producer not in nodes}
     outputs = [o for o in candidate.outputs if o is not None]
     same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
     replaced = [_copy(n.proto) for n in nodes if n not in context]
@@ -427,7 +427,11 @@ def _inputs(candidate: Candidate) -> list[Value]:
     context = candidate.call.context
     made = {o for n in context for o in n.outputs}
     sources = (v for n in context for v in n.inputs if v is not None and v.elements is None)
-    return [v for v in dict.fromkeys((*candidate.inputs, *sources)) if v not in made and not v.is_constant]
+    return [v for v in dict.fromkeys((*candidate.inputs, *sources)) if v not in made and not _is_known(v)]
+
+
+def _is_known(value: Value) -> bool:
+    return value.is_constant or value.elements is not None
 
 
 def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 
 from onnxfuse.canonical import View
@@ -16,7 +17,7 @@ from onnxfuse.errors import RuleError
 from onnxfuse.folding import constant_array, sources
 from onnxfuse.graph import Value, constant_value
 from onnxfuse.identities import Canonical
-from onnxfuse.layout import REPEAT, joined
+from onnxfuse.layout import REPEAT, Layout, joined
 from onnxfuse.pattern import Call, Choice, Pattern, Scalar, Var, choices
 from onnxfuse.rotations import joined_halves
 from onnxfuse.symbolic import Dim, broadcast
@@ -138,8 +139,8 @@ class Match:
             return Made("Mul", (bare, number), bare.dtype, bare.shape)
         if term.op == SUM and term.coefficient == 0:
             return self._total([self._operand(self.view.algebra.scale(t, c), name) for t, c in term.parts])
-        parted = self._parted(term, name) if term.op == "View" else None
-        return parted if parted is not None else self.holder(term, name)
+        made = (self._parted(term, name) or self._repeated(term, name)) if term.op == "View" else None
+        return made if made is not None else self.holder(term, name)
 
     def _is_held(self, term: Term) -> bool:
         return any(self._is_before(v) for v in self.view.values.get(term, ()))
@@ -165,6 +166,30 @@ class Match:
         given: tuple[Any, ...] = ((whole, axis), ()) if self.view.graph.opset >= 13 else ((whole,), (("axes", (0,)),))
         row = Made("Unsqueeze", given[0], whole.dtype, (1, *merged.shape), given[1])
         return Made("Reshape", (row, shape), whole.dtype, layout.shape)
+
+    def _repeated(self, term: Term, name: str) -> Made | None:
+        """What is repeated inside an axis (a mask for each window, for all images of a batch): an Expand, then a Reshape."""
+        layout: Layout = term.attributes["layout"]
+        pieces = [(p,) for axis in layout.axes for p in axis or (None,)]
+        bare = replace(layout, axes=tuple(() if p is None or p.axis == REPEAT else (p,) for (p,) in pieces))
+        source = self.view.algebra.operation("View", term.args, {"layout": bare})
+        counts = [p.size if p is not None and p.axis == REPEAT else 1 for (p,) in pieces]
+        told = [self._size(n, source) for n in counts]
+        free = [not isinstance(d, int) for d in layout.shape]
+        if all(n == 1 for n in counts) or None in told or sum(free) > 1 or not self._is_held(source):
+            return None
+        small = self.holder(source, name)
+        whole = tuple(n if n != 1 else d for n, d in zip(counts, bare.shape, strict=True))
+        to = Made("Concat", tuple(told), onnx.TensorProto.INT64, (len(told),), (("axis", 0),))
+        target = NewConstant(np.array([-1 if f else d for f, d in zip(free, layout.shape, strict=True)], np.int64), small)
+        return Made("Reshape", (Made("Expand", (small, to), small.dtype, whole), target), small.dtype, layout.shape)
+
+    def _size(self, size: Dim, like: Term) -> Value | NewConstant | None:
+        """A vector of one element that holds the size: of the graph, where it is no number."""
+        if isinstance(size, int):
+            return NewConstant(np.array([size], np.int64), self.view.values[like][0]) if self.view.values.get(like) else None
+        known = (v for v in self.view.graph.values.values() if v.elements == (size,) and v.rank == 1 and v.dtype == onnx.TensorProto.INT64)
+        return next((v for v in known if self._is_before(v)), None)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
         """A value that holds `term`, made before the root. Raises Decline if there is none."""

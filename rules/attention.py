@@ -13,7 +13,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnxfuse.custom_ops.attention.op import ATTENTION
 from onnxfuse.glue import unsqueezed
 from onnxfuse.graph import Value
-from onnxfuse.heads import Heads, operand, result_layout
+from onnxfuse.heads import Heads, multiple, operand, result_layout
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
 from onnxfuse.term import Term
@@ -46,8 +46,8 @@ def build(match: Match) -> list[Call]:
 
 
 def _call(match: Match, *, past: bool) -> Call:
-    queries = operand(match, match.term(q), "q")
-    keys = operand(match, match.term(k), "k", transposed=True, past=past)
+    queries, of_q = multiple(match, match.term(q), "q")
+    keys, of_k = multiple(match, match.term(k), "k", transposed=True, past=past)
     values = operand(match, match.term(v), "v", past=past)
     if past and ((keys.past is None) != (values.past is None) or keys.seq != values.seq):  # joined otherwise: no past for the op
         return _call(match, past=False)
@@ -67,7 +67,7 @@ def _call(match: Match, *, past: bool) -> Call:
         k_layout=keys.layout,
         v_layout=values.layout,
         y_layout=result_layout(match.scalar(layout) if match.has(layout) else None, match.root.rank),
-        scale=match.scalar(scale) * (cap or 1.0),
+        scale=match.scalar(scale) * (cap or 1.0) / (of_q * of_k),
         softcap=cap,
         mask_value=fill,
         zero_masked_rows=int(match.has("guarded") or match.has("cleared")),
