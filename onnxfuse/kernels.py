@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 CONTRIB = "com.microsoft"
-OWN_OF_RUNTIME = ("SimplifiedLayerNormalization",)  # contrib operators that ONNX Runtime keeps in the standard domain
+OWN_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")  # contrib operators that ONNX Runtime keeps in the standard domain
 SINCE: Mapping[str, int] = {
     "LayerNormalization": 17,
     "Gelu": 20,
