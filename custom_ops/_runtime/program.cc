@@ -194,6 +194,7 @@ class Parser {
       const std::string name = line.Name();
       line.Expect(":");
       program_.inputs.push_back(line.TypeName());
+      program_.is_row_input.push_back(line.Take("/row"));
       Define(name, line);
     }
     if (program_.inputs.empty() || program_.inputs.size() > Program::kMostInputs) {
@@ -212,6 +213,8 @@ class Parser {
     line.Expect("(");
     if (step.primitive == Primitive::kConst) {
       ReadConstant(line.Until(')'), line, &step);
+    } else if (step.primitive == Primitive::kDim) {
+      ReadDim(&line, &step);
     } else {
       ReadArguments(&line, &step);
     }
@@ -241,6 +244,16 @@ class Parser {
       if (kTraits[i].name == name) return static_cast<Primitive>(i);
     }
     line.Fail("'" + name + "' is no primitive of programs");
+  }
+
+  void ReadDim(Line* line, Step* step) const {
+    step->arguments.push_back(ValueNamed(line->Name(), *line));
+    line->Expect(",");
+    const std::string axis = line->Until(')');
+    const bool is_axis = ParseWhole(std::string_view(axis), &step->whole);
+    if (!is_axis || step->type != Type::kInt64 || !program_.IsInput(step->arguments[0])) {
+      line->Fail("Dim must be int64, of an input and a number; got axis '" + axis + "'");
+    }
   }
 
   void ReadArguments(Line* line, Step* step) {
@@ -338,7 +351,7 @@ bool Program::HasReduction() const {
 }
 
 std::vector<bool> Program::IsRowShaped() const {
-  std::vector<bool> is_row(inputs.size(), false), is_constant(inputs.size(), false);
+  std::vector<bool> is_row = is_row_input, is_constant(inputs.size(), false);
   for (const Step& step : steps) {
     bool constant = true, row_or_constant = true;
     for (const int argument : step.arguments) {
@@ -346,11 +359,25 @@ std::vector<bool> Program::IsRowShaped() const {
       constant = constant && is_constant[at];
       row_or_constant = row_or_constant && (is_constant[at] || is_row[at]);
     }
+    constant = constant || step.primitive == Primitive::kDim;
     const bool reduces = IsReduction(step.primitive);
     is_constant.push_back(constant && !reduces);
     is_row.push_back(reduces || (row_or_constant && !constant));
   }
   return is_row;
+}
+
+std::vector<bool> Program::Broadcasts() const {
+  std::vector<bool> measured(inputs.size(), false), read(inputs.size(), false);
+  auto mark = [&](std::vector<bool>& marks, int value) {
+    if (IsInput(value)) marks[static_cast<size_t>(value)] = true;
+  };
+  for (const Step& step : steps) {
+    for (const int argument : step.arguments) mark(step.primitive == Primitive::kDim ? measured : read, argument);
+  }
+  for (const int result : results) mark(read, result);
+  for (size_t i = 0; i < inputs.size(); ++i) measured[i] = read[i] || !measured[i];
+  return measured;
 }
 
 }  // namespace onnxfuse

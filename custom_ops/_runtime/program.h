@@ -1,15 +1,16 @@
 // A generated program: typed values in single-assignment form, as the attribute `program` of FusedElementwise and
 // FusedReduction spells it. What runs it (program_cpu.h) and what turns it into CUDA text both start here.
 //
-//   x0:float x1:bool
+//   x0:float x1:bool x2:float/row
 //   v0:float = Const(0.5)
 //   v1:float = Mul(x0, v0)
 //   v2:float = Where(x1, v1, x0)
 //   -> v2
 //
-// First line: the inputs. Last line: the results, any values, inputs too. Between them one value a line. Names are
-// letters, digits and _; each is defined once and before its use. Shapes are not in the text: inputs broadcast to one
-// shape when the program runs.
+// First line: the inputs; one marked /row has one element a row. Last line: the results, any values, inputs too.
+// Between them one value a line. Names are letters, digits and _; each is defined once and before its use. Shapes are
+// not in the text: inputs broadcast to one shape when the program runs, and `v1:int64 = Dim(x0, -1)` is a size of an
+// input, which takes no part in that where nothing else reads it.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ namespace onnxfuse {
 // What the arguments of a primitive must be, and what it gives.
 enum class Rule {
   kConst,       // none
+  kDim,         // an input and an axis; gives int64
   kCast,        // any type to any type
   kAny,         // T -> T
   kReal,        // T -> T for floating-point T
@@ -41,7 +43,7 @@ enum class Rule {
 // but for: GeluTanh (Gelu with approximate = "tanh"), IsInf (either sign), Mod (integers, sign of the divisor), FMod
 // (fmod = 1, sign of the dividend), PRelu (the slope is any value), ShiftLeft and ShiftRight (BitShift).
 #define ONNXFUSE_PRIMITIVES(X)                                                                                        \
-  X(Const, 0, kConst) X(Cast, 1, kCast) X(Identity, 1, kAny)                                                          \
+  X(Const, 0, kConst) X(Dim, 1, kDim) X(Cast, 1, kCast) X(Identity, 1, kAny)                                                          \
   X(Sqrt, 1, kReal) X(Reciprocal, 1, kReal) X(Exp, 1, kReal) X(Log, 1, kReal) X(Sigmoid, 1, kReal) X(Tanh, 1, kReal)  \
   X(Erf, 1, kReal) X(Sin, 1, kReal) X(Cos, 1, kReal) X(Tan, 1, kReal) X(Asin, 1, kReal) X(Acos, 1, kReal)             \
   X(Atan, 1, kReal) X(Sinh, 1, kReal) X(Cosh, 1, kReal) X(Asinh, 1, kReal) X(Acosh, 1, kReal) X(Atanh, 1, kReal)      \
@@ -84,11 +86,12 @@ struct Step {
   std::vector<int> arguments;
   // Of a Const: the value of a floating-point one, or the value of another as 64 bits in two's complement.
   double real = 0;
-  int64_t whole = 0;
+  int64_t whole = 0;  // of a Dim: the axis, counted from the end where it is negative
 };
 
 struct Program {
   std::vector<Type> inputs;
+  std::vector<bool> is_row_input;
   std::vector<Step> steps;
   std::vector<int> results;
 
@@ -103,8 +106,11 @@ struct Program {
   const Step& StepOf(int value) const { return steps[static_cast<size_t>(value - InputCount())]; }
   Type TypeOf(int value) const { return IsInput(value) ? inputs[static_cast<size_t>(value)] : StepOf(value).type; }
   bool HasReduction() const;
-  // Whether a value has one element a row: it comes from a reduction, and from no input but through a reduction.
+  // For each value whether it has one element a row: a reduction, an input marked /row, and what comes of these and
+  // constants alone.
   std::vector<bool> IsRowShaped() const;
+  // For each input whether it takes part in the broadcast.
+  std::vector<bool> Broadcasts() const;
 };
 
 }  // namespace onnxfuse
