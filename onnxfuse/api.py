@@ -228,11 +228,10 @@ class _Run:
 
     def report(self, after: onnx.ModelProto, chosen: Sequence[Candidate], decisions: Sequence[Decision]) -> Report:
         report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
-        with self._timed("plans"):
-            plans = self.decider.plans(chosen, self.allowed)
+        with self._timed("explain"):
             told = tuple(self.decider.told(d) if d.verdict in TOLD else d for d in report.decisions)
-        shown = partial(exhibit, self.decider, told, after)
-        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, plans=plans, exhibit=shown)
+        shown, planned = partial(exhibit, self.decider, told, after), partial(self.decider.plans, chosen, self.allowed)
+        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, planned=planned, exhibit=shown)
 
 
 def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:
