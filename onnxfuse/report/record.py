@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onnxfuse.decision import Decision, Verdict
@@ -17,9 +18,8 @@ class Report:
     """All that was found and decided. Times in seconds; node counts are of the main graph and its bodies.
 
     device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
-    at. plans: what the model is predicted to cost as it was optimised ("chosen"), and as it might have been. verified: one
-    line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase. exhibit: makes what a
-    page shows beside the report: graphs and kernels, as plain dicts and lists.
+    at. verified: one line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
+    planned: makes `plans`. exhibit: makes what a page shows beside the report: graphs and kernels, as plain dicts and lists.
     """
 
     model: str
@@ -31,10 +31,15 @@ class Report:
     sizes: Mapping[str, int] = field(default_factory=dict)
     verified: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
-    plans: tuple[Plan, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     target: str = "onnxfuse"
+    planned: Callable[[], tuple[Plan, ...]] = field(default=tuple, repr=False, compare=False)
     exhibit: Callable[[], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """What the model is predicted to cost as it was optimised ("chosen"), and as it might have been: worked out when asked for."""
+        return self.planned()
 
     def ended(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions that ended in one of these ways, in graph order."""
