@@ -22,11 +22,13 @@ from onnxfuse.decider import ELEMENTWISE, Decider
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
 from onnxfuse.exhibit import exhibit
+from onnxfuse.generated.candidates import Generator, apart
+from onnxfuse.graph import Node
 from onnxfuse.inputs.sizes import check as check_sizes
 from onnxfuse.inputs.sizes import input_shapes
 from onnxfuse.inputs.sizes import symbols as size_names
 from onnxfuse.inputs.sketch import sketch
-from onnxfuse.library import load_rules
+from onnxfuse.library import load_generators, load_rules
 from onnxfuse.nearmiss import near_misses
 from onnxfuse.ranges import Ranges
 from onnxfuse.report.record import Report
@@ -41,6 +43,7 @@ Progress = Callable[[str, int, int], None]
 Log = Callable[[str], None]
 Source = str | Path | onnx.ModelProto
 TOLD = (Verdict.FUSED, Verdict.NOT_WORTH_IT)  # with the sizes at which they flip
+OWN = "onnxfuse"  # the target that our own operators are written for
 RANGE_LOSS = 1000.0  # percent: predictions of a machine that was not calibrated are too coarse for less
 
 
@@ -95,7 +98,8 @@ def optimize(
         result = Result(proto, replace(_report(source, proto, proto, device, level, (), {}), exhibit=partial(_unchanged, proto, cost)))
     else:
         cost = _cost(device, max_fusion_size, range_loss)
-        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, load_rules(rules, only, disable), progress or _silent)
+        known, made = load_rules(rules, only, disable), load_generators(only, disable)
+        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
         result = run.optimize(verify=verify, inputs=inputs, libraries=libraries)
     for decision in result.report.decisions if log else ():
         assert log is not None
@@ -121,14 +125,21 @@ def explain(
     max_fusion_size: int = MAX_NODES,
     range_loss: float = RANGE_LOSS,
     progress: Progress | None = None,
+    each_node: bool = False,
 ) -> Report:
-    """What `optimize` would decide, and the places where a pattern got at least half way; nothing is written or run."""
+    """What `optimize` would decide, and the places where a pattern got at least half way; nothing is written or run.
+
+    each_node: for each node too why nothing is generated for it.
+    """
     cost = _cost(device, max_fusion_size, range_loss)
-    run = _Run(source, cost, device, level, target, shapes or {}, range_loss, load_rules(rules, only, disable), progress or _silent)
+    known, made = load_rules(rules, only, disable), load_generators(only, disable)
+    run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
     chosen, decisions = run.decide()
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
-    return run.report(result.proto, chosen, [*fused, *decisions, *near_misses(run.decider.views, run.rules, [*fused, *decisions])])
+    near = near_misses(run.decider.views, run.rules, [*fused, *decisions])
+    alone = apart(run.decider.regions([c for c in chosen if not c.written])) if each_node else ()
+    return run.report(result.proto, chosen, [*fused, *decisions, *near, *alone])
 
 
 def _unchanged(proto: onnx.ModelProto, cost: CostModel) -> dict[str, Any]:
@@ -160,6 +171,7 @@ class _Run:
         sizes: Mapping[str, int],
         range_loss: float,
         rules: Mapping[str, Rule],
+        generators: Mapping[str, Generator],
         progress: Progress,
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
@@ -175,29 +187,34 @@ class _Run:
             shapes.infer(self.model)
         with self._timed("match"):
             ranges = Ranges(self.model, cost, sizes)
-            self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100)
+            made = generators if target == OWN else {}
+            self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100, generators=made)
 
     def _timed(self, phase: str) -> _Timer:
         return _Timer(self.seconds, phase)
 
-    def decide(self, barred: frozenset[tuple[str, str]] = frozenset()) -> tuple[list[Candidate], list[Decision]]:
-        """(chosen, how the others ended), leaving out the (rule, value) pairs that failed validation."""
+    def decide(
+        self, barred: frozenset[tuple[str, str]] = frozenset(), spoilt: frozenset[Node] = frozenset()
+    ) -> tuple[list[Candidate], list[Decision]]:
+        """(chosen, how the others ended), leaving out the (rule, value) pairs, and the nodes of regions, that failed validation."""
         with self._timed("select"):
             self.allowed = [c for c in self.decider.found if (c.rule.name, c.root.name) not in barred]
-            chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all")
+            chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all", barred=spoilt)
         return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.decider.declined, chosen, self.decider.views)]
 
     def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path]) -> Result:
         barred: dict[tuple[str, str], Decision] = {}
+        spoilt: frozenset[Node] = frozenset()
         validator = Validator(self.progress, libraries) if verify else None
         while True:
-            chosen, decisions = self.decide(frozenset(barred))
+            chosen, decisions = self.decide(frozenset(barred), spoilt)
             with self._timed("rewrite"):
                 result = rewrite(self.model, chosen)
             failed = self._validate(result, validator)
             if not failed:
                 break
             barred |= failed
+            spoilt |= {n for c in chosen if c.written is not None and (c.rule.name, c.root.name) in failed for n in c.region}
         done = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
         report = self.report(result.proto, chosen, [*done, *barred.values(), *decisions])
         if validator is None:

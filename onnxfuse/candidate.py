@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import onnx
 
@@ -30,11 +31,32 @@ T = onnx.TensorProto
 WIDENS = {(T.FLOAT16, T.FLOAT), (T.BFLOAT16, T.FLOAT), (T.FLOAT16, T.DOUBLE), (T.BFLOAT16, T.DOUBLE), (T.FLOAT, T.DOUBLE)}
 
 
+class Origin(Protocol):
+    """What finds candidates: a `Rule`, or what generates operators."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an operator that was made for one place brings along.
+
+    body: its function. shape: that of all it computes, but for rows. views: nodes of the region that it has no need of.
+    """
+
+    body: onnx.FunctionProto
+    shape: tuple[Dim, ...]
+    views: frozenset[Node]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A rewrite that may be made. `outputs`: the values the new node makes, root first; None for one nobody reads."""
 
-    rule: Rule
+    rule: Origin
     call: Call
     view: View
     outputs: tuple[Value | None, ...]
@@ -43,6 +65,7 @@ class Candidate:
     twins: Mapping[Value, Value]  # values the region reads in place of an input that they equal
     decision: Decision
     price: Price | None = None
+    written: Written | None = None
 
     @property
     def root(self) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 
@@ -11,7 +11,8 @@ from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
 from onnxfuse.cost.model import Price
 from onnxfuse.decision import Decision
-from onnxfuse.graph import Graph, Model
+from onnxfuse.generated.candidates import Finder, Generator, Regions, acyclic, crowded
+from onnxfuse.graph import Graph, Model, Node
 from onnxfuse.op import DOMAIN
 from onnxfuse.plan import Plan, Planner
 from onnxfuse.pricing import Pricer
@@ -27,6 +28,8 @@ Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
 MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
+NO_GENERATORS: Mapping[str, Generator] = {}
+NONE: frozenset[Node] = frozenset()
 
 
 class Decider:
@@ -46,6 +49,7 @@ class Decider:
         progress: Progress,
         *,
         most_loss: float = MOST_LOSS,
+        generators: Mapping[str, Generator] = NO_GENERATORS,
     ) -> None:
         self.model, self.cost, self.ranges, self.most_loss = model, ranges.cost, ranges, most_loss
         # what our own operators mean stays as it is: a body fused into the operator itself would call itself
@@ -56,21 +60,63 @@ class Decider:
         self._unfused: dict[At, float] = {}
         self.found: list[Candidate] = []
         self.declined: list[Decision] = []
+        self.finder = Finder(generators, self.cost.max_nodes)
+        self._regions: dict[tuple[Graph, frozenset[Node], frozenset[Node]], Regions] = {}
+        self._generated: dict[Place, Candidate] = {}
         for done, view in enumerate(self.views):
             progress("match", done, len(self.views))
             self._find(view, rules, target)
 
-    def choose(self, found: Sequence[Candidate] | None = None, *, everything: bool = False) -> tuple[list[Candidate], list[Decision]]:
-        """(chosen, how the others ended) of these candidates, by default of all. everything: as much as can be made, whatever it saves."""
-        found = self.found if found is None else found
+    def choose(
+        self, found: Sequence[Candidate] | None = None, *, everything: bool = False, barred: frozenset[Node] = NONE, generate: bool = True
+    ) -> tuple[list[Candidate], list[Decision]]:
+        """(chosen, how the others ended) of these candidates, by default of all, and of what can be generated beside them.
+
+        everything: as much as can be made, whatever it saves. barred: nodes that nothing is generated for.
+        """
+        named, ended = self._choose(self.found if found is None else found, everything)
+        made, left = self._generate(named, everything, barred) if generate else ([], [])
+        return [*named, *made], [*ended, *left]
+
+    def regions(self, chosen: Sequence[Candidate], barred: frozenset[Node] = NONE) -> Iterator[tuple[View, Regions]]:
+        """What can be generated in each graph beside these candidates of rules, with prices."""
+        for view in self.views:
+            own = [c for c in chosen if c.view is view]
+            key = view.graph, frozenset(n for c in own for n in c.removed), barred
+            if key not in self._regions:
+                self._regions[key] = self._priced(self.finder.find(view, own, barred))
+            yield view, self._regions[key]
+
+    def _priced(self, regions: Regions) -> Regions:
+        for position, candidate in enumerate(regions.found):
+            pricer = self.pricers[candidate.view.graph]
+            regions.found[position] = priced = candidate.priced(pricer.price(self.recipes.of(candidate)))
+            self._generated[_place(priced.decision)] = priced
+        return regions
+
+    def _choose(self, found: Sequence[Candidate], everything: bool) -> tuple[list[Candidate], list[Decision]]:
         if everything:
             return select(found, covered)
         while True:
             chosen, ended = select(found, worth, bonuses(found, self.recipes, self.pricers))
-            loser = self._loser(chosen)
+            loser = self._loser(chosen, chosen)
             if loser is None:
                 return chosen, ended
             found = [_refused(c, loser[1]) if self._kind(c) == loser[0] else c for c in found]
+
+    def _generate(self, named: Sequence[Candidate], everything: bool, barred: frozenset[Node]) -> tuple[list[Candidate], list[Decision]]:
+        """Chooses among what can be generated beside the candidates of rules that are made."""
+        found = [c for _, regions in self.regions(named, barred) for c in regions.found]
+        weigh = covered if everything else worth
+        while True:
+            chosen, ended = select(found, weigh)
+            loser = None if everything else self._loser([*named, *chosen], chosen)
+            if loser is None:
+                break
+            found = [_refused(c, loser[1]) if self._kind(c) == loser[0] else c for c in found]
+        kept, apart = acyclic(named, chosen)
+        left, over = crowded(kept, weigh)
+        return left, [*ended, *apart, *over]
 
     def told(self, decision: Decision) -> Decision:
         """The decision with the sizes at which it flips, by dim."""
@@ -84,20 +130,20 @@ class Decider:
 
     def kind_of(self, decision: Decision) -> Kind | None:
         """The graph and recipe of the candidate that the decision is about."""
-        candidate = self._by_place.get(_place(decision))
+        candidate = self._by_place.get(_place(decision)) or self._generated.get(_place(decision))
         return None if candidate is None else self._kind(candidate)
 
     @cached_property
     def _by_place(self) -> dict[Place, Candidate]:
         return {_place(c.decision): c for c in self.found}
 
-    def _loser(self, chosen: Sequence[Candidate]) -> tuple[Kind, str] | None:
-        """(the kind of the chosen that loses most where the model loses most by them all, why it is refused) if that is too much."""
+    def _loser(self, chosen: Sequence[Candidate], among: Sequence[Candidate]) -> tuple[Kind, str] | None:
+        """(the kind among these that loses most where the model loses most by all chosen, why it is refused) if that is too much."""
         kinds = Counter(map(self._kind, chosen))
         loss, at = max(((self._loss(kinds, at), at) for at in self.ranges.probes()), default=(0.0, USUAL))
-        if loss <= self.most_loss:
+        if loss <= self.most_loss or not among:
             return None
-        worst = min(kinds, key=lambda kind: kinds[kind] * self._saved_us(kind, at))
+        worst = min(dict.fromkeys(map(self._kind, among)), key=lambda kind: kinds[kind] * self._saved_us(kind, at))
         why = f"it pays at usual sizes, but the model would lose {loss:.0%} at {at[0]}={at[1]}, more than {self.most_loss:.0%}"
         return worst, why
 
@@ -125,7 +171,7 @@ class Decider:
         """What the chosen ones cost, and what other ways to choose from `found` would have."""
         return (
             self.planner.plan("chosen", chosen),
-            *(self.planner.plan(name, self.choose(some)[0]) for name, some in self.strategies(found).items()),
+            *(self.planner.plan(name, self.choose(some, generate=bool(some))[0]) for name, some in self.strategies(found).items()),
             self.planner.plan("largest first", largest_first(found, worth)),
         )
 

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from onnxfuse import rules as shipped
 from onnxfuse.errors import RuleError, UsageError
+from onnxfuse.generated.candidates import GENERATORS, Generator
 from onnxfuse.rule import Rule
 
 ENTRY_POINT = "onnxfuse.rules"
@@ -45,11 +46,16 @@ def load_rules(files: Sequence[str | Path] = (), only: Sequence[str] = (), disab
     for file in files:
         known |= rules_in(Path(file))
     for name in (*only, *disable):
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 3)
+        if name not in known and name not in GENERATORS:
+            near = difflib.get_close_matches(name, [*known, *GENERATORS], 3)
             hint = f"Did you mean {' or '.join(near)}?" if near else "`onnxfuse rules` lists them"
             raise UsageError(f"rule '{name}' is unknown. {hint}")
     return {n: r for n, r in known.items() if (not only or n in only) and n not in disable}
+
+
+def load_generators(only: Sequence[str] = (), disable: Sequence[str] = ()) -> dict[str, Generator]:
+    """What may be generated, less what `only` and `disable` leave out."""
+    return {n: g for n, g in GENERATORS.items() if (not only or n in only) and n not in disable}
 
 
 def rules_in(path: Path) -> dict[str, Rule]:

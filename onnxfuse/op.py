@@ -30,6 +30,12 @@ ONNX_TYPES: dict[str, int] = {
     "double": onnx.TensorProto.DOUBLE,
     "int64": onnx.TensorProto.INT64,
     "int32": onnx.TensorProto.INT32,
+    "int16": onnx.TensorProto.INT16,
+    "int8": onnx.TensorProto.INT8,
+    "uint64": onnx.TensorProto.UINT64,
+    "uint32": onnx.TensorProto.UINT32,
+    "uint16": onnx.TensorProto.UINT16,
+    "uint8": onnx.TensorProto.UINT8,
     "bool": onnx.TensorProto.BOOL,
 }
 TYPE_NAMES: dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
@@ -80,12 +86,14 @@ class Instance:
 class Op:
     """A custom op of `domain`. Calling it in a rule names its arguments: `GELU(x, bias, approximate="none")`.
 
-    signature: `Name(x: T[..., n], bias: T[n]?) -> (y: T[..., n])`.
+    signature: `Name(x: T[..., n], bias: T[n]?) -> (y: T[..., n])`; `x: any...` stands for any number of any types.
     attributes: name -> default; the default's type is the attribute's type.
     reference: the function body as ONNX text (`{ ... }`), or a function from the instance to it.
     tolerance: per type of T, the largest error allowed against the body in float64, relative to max(1, |y|).
     output_shapes: for ops whose outputs the signature's dims cannot say; gets shapes by input name.
     limits: returns why a given use cannot run, or None: shapes by input name, attributes.
+    formals: for an op that takes any number of inputs, those of one use and its outputs, by its attributes.
+    function: the body of one use, in place of the reference.
     """
 
     signature: str
@@ -96,6 +104,8 @@ class Op:
     output_shapes: Callable[[Mapping[str, Shape], Mapping[str, Attribute]], Mapping[str, Shape]] | None = None
     limits: Callable[[Mapping[str, Shape], Mapping[str, Attribute]], str | None] | None = None
     domain: str = DOMAIN
+    formals: Callable[[Mapping[str, Attribute]], tuple[tuple[Param, ...], tuple[Param, ...]]] | None = None
+    function: Callable[[Instance], onnx.FunctionProto] | None = None
 
     def __call__(self, *operands: Any, **attributes: Any) -> Call:
         """A use of the op, for the `after` of a rule: operands by position, None for an absent one."""
@@ -117,8 +127,14 @@ class Op:
     def outputs(self) -> tuple[Param, ...]:
         return _params(self.signature.split("->")[1])
 
+    def params(self, attributes: Mapping[str, Attribute]) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
+        """The formal inputs and outputs of a use with these attributes."""
+        return (self.inputs, self.outputs) if self.formals is None else self.formals({**self.attributes, **attributes})
+
     def body(self, instance: Instance) -> onnx.FunctionProto:
         """The op's meaning as a model-local function, spelled at `instance.opset`."""
+        if self.function is not None:
+            return self.function(instance)
         text = self.reference if isinstance(self.reference, str) else self.reference(instance)
         inputs = ", ".join(p.name for p in self.inputs)
         outputs = ", ".join(p.name for p in self.outputs if p.name in instance.outputs)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from onnxfuse.candidate import Candidate
+from onnxfuse.candidate import Candidate, Written
 from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.op import Op
 from onnxfuse.pattern import Call
@@ -111,7 +111,7 @@ class Recipes:
         return Recipe(
             self._in_order(candidate.view.graph, touched),
             self._in_order(candidate.view.graph, touched - gone),
-            self._in_order(candidate.view.graph, candidate.removed),
+            self._parts(candidate),
             tuple(self.made(made) for made in helpers(call.operands)),
             self._fused(candidate),
             tuple(self._kernel(s.op, "", (s, *s.operands), (s,), dict(s.attributes), {}) for s in call.then),
@@ -120,11 +120,10 @@ class Recipes:
     def node(self, node: Node) -> Kernel | None:
         """One node; None for what the runtime works out when it loads the model."""
         if node not in self._nodes:
-            attributes = {k: v for k, v in node.attributes.items() if isinstance(v, (int, float, str, list, tuple))}
             self._nodes[node] = (
                 None
                 if self._is_folded(node)
-                else self._kernel(node.op, node.domain, node.inputs, node.outputs, attributes, _exponent(node), _readers(node))
+                else self._kernel(node.op, node.domain, node.inputs, node.outputs, _plain(node), _exponent(node), _readers(node))
             )
         return self._nodes[node]
 
@@ -141,6 +140,22 @@ class Recipes:
         places = self._placed(graph)
         return tuple(kernel for n in sorted(nodes, key=places.__getitem__) if (kernel := self.node(n)) is not None)
 
+    def _parts(self, candidate: Candidate) -> tuple[Kernel, ...]:
+        """What the fused operator computes: the nodes it replaces; one made for its place computes all at one shape."""
+        written = candidate.written
+        if written is None:
+            return self._in_order(candidate.view.graph, candidate.removed)
+        return tuple(self._spread(node, written) for node in candidate.region if node not in written.views)
+
+    def _spread(self, node: Node, written: Written) -> Kernel:
+        """The node at the shape of the whole, unless it works on what is left of rows."""
+        read, made = ([v for v in side if v is not None] for side in (node.inputs, node.outputs))
+        rank = len(written.shape)
+        is_row = any(v.rank == rank and v.shape is not None and v.shape[-1:] == (1,) != written.shape[-1:] for v in made)
+        shapes = {v: v.shape if is_row and v.shape != written.shape else written.shape for v in (*read, *made)}
+        inputs, outputs = ([Tensor(shapes[v], v.dtype) for v in side] for side in (read, made))
+        return self._counted(node.op, node.domain, inputs, outputs, _plain(node), _exponent(node))
+
     def made(self, made: Made) -> Kernel:
         """An operator that a rewrite adds in front of the fused one."""
         return self._kernel(made.op, "", made.operands, (made,), dict(made.attributes), {})
@@ -155,7 +170,20 @@ class Recipes:
         values: Mapping[int, float],
         readers: int = 1,
     ) -> Kernel:
-        read, written = tuple(map(_tensor, inputs)), tuple(map(_tensor, outputs))
+        read, written = map(_tensor, inputs), map(_tensor, outputs)
+        return self._counted(op, domain, tuple(read), tuple(written), attributes, values, readers)
+
+    def _counted(
+        self,
+        op: str,
+        domain: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor | None],
+        attributes: Mapping[str, Any],
+        values: Mapping[int, float],
+        readers: int = 1,
+    ) -> Kernel:
+        read, written = tuple(inputs), tuple(outputs)
         key = (op, domain, read, written, str(sorted(attributes.items())), str(values), readers)
         if key not in self._kernels:
             self._kernels[key] = Kernel(op, domain, read, written, attributes, values, readers)
@@ -207,6 +235,11 @@ def close_order(graph: Graph) -> list[Node]:
             else:
                 placed.setdefault(todo.pop())
     return list(placed)
+
+
+def _plain(node: Node) -> dict[str, Any]:
+    """The attributes that a count may depend on."""
+    return {k: v for k, v in node.attributes.items() if isinstance(v, (int, float, str, list, tuple))}
 
 
 def _tensor(operand: Operand) -> Tensor | None:

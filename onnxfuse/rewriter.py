@@ -213,7 +213,7 @@ class Bodies:
     def of(self, candidate: Candidate) -> onnx.FunctionProto:
         """The body for this use of the op, made if no equal one is there."""
         op: Op = candidate.call.op
-        body = op.body(instance(candidate, self.opset))
+        body = op.body(instance(candidate, self.opset)) if candidate.written is None else _copy_of(candidate.written.body)
         for number in range(1, len(self.known) + 2):
             body.name = variant_name(op.name, number)
             known = self.known.setdefault((body.domain, body.name), body)
@@ -222,6 +222,12 @@ class Bodies:
             if known.SerializeToString(deterministic=True) == body.SerializeToString(deterministic=True):
                 return known
         raise AssertionError("a new name is always free")
+
+
+def _copy_of(body: onnx.FunctionProto) -> onnx.FunctionProto:
+    copied = onnx.FunctionProto()
+    copied.CopyFrom(body)
+    return copied
 
 
 def instance(candidate: Candidate, opset: int) -> Instance:

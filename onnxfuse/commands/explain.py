@@ -26,7 +26,7 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
     if node is not None:
         _check_node(source, node)
     with screen.progress() as (tick, _):
-        found = api.explain(source, **vars(selection), progress=tick)
+        found = api.explain(source, **vars(selection), progress=tick, each_node=node is not None or rule is not None)
     if report is not None:
         write_report(found, report)
     if strategies:

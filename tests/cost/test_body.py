@@ -61,7 +61,8 @@ def test_shape_that_hangs_on_values_is_refused() -> None:
 
 
 def uses() -> list[tuple[Op, Case]]:
-    return [(op, case) for op, case in all_cases() if all(prod(shape) for shape in case.shapes.values())]
+    """Every use of an op whose meaning is fixed; what is generated is counted as what it replaces."""
+    return [(op, case) for op, case in all_cases() if op.formals is None and all(prod(shape) for shape in case.shapes.values())]
 
 
 @pytest.mark.parametrize(("op", "case"), uses(), ids=[f"{op.name}-{i}" for i, (op, _) in enumerate(uses())])

@@ -17,34 +17,60 @@ from onnxfuse.errors import ShapeError
 from onnxfuse.op import DOMAIN, ONNX_TYPES, VERSION, Instance, Op, Param
 
 OPSET = 17
+GENERATED_OPSET = 20  # has an operator for each primitive
 NARROW = ("float16", "bfloat16")  # these enter and leave a model as float, so that any runtime can feed them
 OUTSIDE = "_outside"  # what the names of those inputs and outputs end with
 EXACT = "double"
 
 
+def usual_opset(op: Op) -> int:
+    """The opset of a body where nothing depends on it."""
+    return OPSET if "T" in op.types else GENERATED_OPSET
+
+
+def kinds(op: Op, allowed: Sequence[str]) -> list[str]:
+    """Those of the types that T may be; where the op has no T, the first."""
+    return [kind for kind in allowed if kind in op.types.get("T", allowed[:1])]
+
+
+def tolerance(op: Op, case: Case, kind: str) -> float:
+    """The error allowed where T = kind; an op without T has the types that its case says."""
+    types = [p.type for p in op.params(case.attributes)[1]]
+    return op.tolerance[kind] if "T" in op.types else max(op.tolerance.get(t, 0.0) for t in types)
+
+
 def instance(op: Op, case: Case, kind: str, opset: int = OPSET) -> Instance:
     """The use of `op` that `case` makes, for T = kind."""
-    outputs = case.outputs or tuple(p.name for p in op.outputs)
+    outputs = case.outputs or tuple(p.name for p in op.params(case.attributes)[1])
     return Instance({**op.attributes, **case.attributes}, frozenset(case.shapes), frozenset(outputs), {"T": kind, **case.types}, opset)
 
 
 def node_model(
-    op: Op, case: Case | Refusal, kind: str, *, opset: int = OPSET, body: bool = False, symbolic: bool = False, value_info: bool = False
+    op: Op,
+    case: Case | Refusal,
+    kind: str,
+    *,
+    opset: int | None = None,
+    body: bool = False,
+    symbolic: bool = False,
+    value_info: bool = False,
 ) -> onnx.ModelProto:
     """A model of one node of `op`; with its body as a local function if `body` holds, else without."""
-    operands = [p.name if p.name in case.shapes else "" for p in op.inputs]
+    opset = opset or usual_opset(op)
+    inputs, outputs = op.params(case.attributes)
+    operands = [p.name if p.name in case.shapes else "" for p in inputs]
     while operands and not operands[-1]:
         operands.pop()
-    wanted = case.outputs if isinstance(case, Case) and case.outputs else tuple(p.name for p in op.outputs)
+    wanted = case.outputs if isinstance(case, Case) and case.outputs else tuple(p.name for p in outputs)
     node = helper.make_node(
-        op.name, operands, [p.name if p.name in wanted else "" for p in op.outputs], name="tested", domain=op.domain, **case.attributes
+        op.name, operands, [p.name if p.name in wanted else "" for p in outputs], name="tested", domain=op.domain, **case.attributes
     )
     while node.output and not node.output[-1]:
         node.output.pop()
     functions = [op.body(instance(op, case, kind, opset))] if body and isinstance(case, Case) else []
     model = _model([node], op, case, kind, wanted, opset, functions, symbolic=symbolic)
     if value_info and isinstance(case, Case):
-        model.graph.value_info.extend(_infos(op, case, kind, [p for p in op.outputs if p.name in wanted]))
+        model.graph.value_info.extend(_infos(op, case, kind, [p for p in outputs if p.name in wanted]))
     return model
 
 
@@ -73,7 +99,9 @@ def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
 def body_model(op: Op, case: Case, kind: str, opset: int = OPSET) -> onnx.ModelProto:
     """The nodes of the body as a model of their own."""
     used = instance(op, case, kind, opset)
-    return _model(list(op.body(used).node), op, case, kind, tuple(p.name for p in op.outputs if p.name in used.outputs), opset, [])
+    return _model(
+        list(op.body(used).node), op, case, kind, tuple(p.name for p in op.params(case.attributes)[1] if p.name in used.outputs), opset, []
+    )
 
 
 def feeds(op: Op, case: Case | Refusal, kind: str) -> dict[str, Any]:
@@ -81,7 +109,7 @@ def feeds(op: Op, case: Case | Refusal, kind: str) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     special = case.values(rng, case.shapes) if isinstance(case, Case) and case.values else {}
     found = {}
-    for param in op.inputs:
+    for param in op.params(case.attributes)[0]:
         if param.name not in case.shapes:
             continue
         type_name = _type(param, case, kind)
@@ -93,7 +121,10 @@ def feeds(op: Op, case: Case | Refusal, kind: str) -> dict[str, Any]:
 
 
 def exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
-    """What the body gives in float64 for the values that `feeds` makes for `kind`."""
+    """What the body gives in float64 for the values that `feeds` makes for `kind`; in its own types where the op has no T."""
+    if "T" not in op.types:
+        given = run(body_model(op, case, kind, GENERATED_OPSET), feeds(op, case, kind), register=False, optimizations=False)
+        return {name: np.asarray(value) for name, value in given.items()}
     model = body_model(op, case, EXACT)
     values = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds(op, case, kind).items()}
     with warnings.catch_warnings():  # NaN and infinities are for `assert_close` to judge
@@ -151,7 +182,7 @@ def _model(
     symbolic: bool = False,
 ) -> onnx.ModelProto:
     """A graph around the nodes: narrow types are cast to from float inputs, and from to float outputs."""
-    types = {p.name: _type(p, case, kind) for p in (*op.inputs, *op.outputs)}
+    types = {p.name: _type(p, case, kind) for side in op.params(case.attributes) for p in side}
     outer = {name: "float" if type_name in NARROW else type_name for name, type_name in types.items()}
     renamed = {name: name + OUTSIDE for name in types if outer[name] != types[name]}
     ins = [name for name in case.shapes if name in renamed]

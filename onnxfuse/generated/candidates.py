@@ -1,0 +1,234 @@
+"""Offers regions to the engine as candidates, which are priced, chosen, written and validated like what rules find."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnxfuse.candidate import MIN_OPSET, Candidate, Written
+from onnxfuse.canonical import View
+from onnxfuse.custom_ops.fused_elementwise import op as elementwise
+from onnxfuse.custom_ops.fused_reduction import op as reduction
+from onnxfuse.decision import Decision, Verdict
+from onnxfuse.generated.flow import Flow, Merger, flow
+from onnxfuse.generated.region import Region, body, finish
+from onnxfuse.generated.regions import Group, Limits, grow
+from onnxfuse.generated.roles import Role, role_of
+from onnxfuse.graph import Graph, Node
+from onnxfuse.op import DOMAIN, Op
+from onnxfuse.pattern import Call
+
+ROUNDS = 4  # in which nodes are left out that keep a group from being a region
+MOST_KINDS = 5  # operators that a name tells
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A kind of generated operator, in the place of a rule. names: how many different ones the library knows."""
+
+    name: str
+    kind: str
+    summary: str
+    op: Op
+    names: int
+
+
+FUSED_ELEMENTWISE = Generator(
+    "fused_elementwise",
+    "elementwise",
+    "Pointwise operators -> FusedElementwise: one pass over memory for all of them.",
+    elementwise.FUSED_ELEMENTWISE,
+    elementwise.NAMES,
+)
+FUSED_REDUCTION = Generator(
+    "fused_reduction",
+    "elementwise",
+    "Reductions of rows with what is pointwise around them -> FusedReduction: a row is read once.",
+    reduction.FUSED_REDUCTION,
+    reduction.NAMES,
+)
+GENERATORS = {g.name: g for g in (FUSED_ELEMENTWISE, FUSED_REDUCTION)}
+
+
+@dataclass
+class Regions:
+    """What can be generated in one graph beside the candidates that are made. apart: why a node is in no region."""
+
+    found: list[Candidate] = field(default_factory=list)
+    apart: dict[Node, str] = field(default_factory=dict)
+
+
+@dataclass
+class Finder:
+    """Finds regions in the graphs of one model. generators: the kinds that may be made. most_nodes: in one region."""
+
+    generators: Mapping[str, Generator]
+    most_nodes: int
+    _roles: dict[Graph, dict[Node, Role | str]] = field(default_factory=dict)
+
+    def find(self, view: View, chosen: Sequence[Candidate], barred: frozenset[Node] = frozenset()) -> Regions:
+        """Candidates, which may overlap, in what the chosen ones leave. barred: nodes that stay as they are."""
+        regions = Regions()
+        if not self.generators or view.graph.opset < MIN_OPSET or _in_function(view.graph):
+            return regions
+        around = flow(view.graph, chosen)
+        roles = self._roles_in(view.graph, around, barred, regions.apart)
+        seen: set[frozenset[Node]] = set()
+        for limits in self._ways(regions):
+            for region in self._grown(around, roles, limits, regions.apart):
+                if (nodes := frozenset(region.nodes)) not in seen:
+                    seen.add(nodes)
+                    regions.found.append(self._candidate(view, region))
+        return regions
+
+    def _ways(self, regions: Regions) -> Iterator[Limits]:
+        """As large as they get; then, each within one of those, such that nothing is computed more often; and without rows."""
+        reduce = FUSED_REDUCTION.name in self.generators
+        yield Limits(self.most_nodes, reduce=reduce)
+        home = {node: i for i, c in enumerate(regions.found) for node in c.region}
+        yield Limits(self.most_nodes, same=True, reduce=reduce, home=lambda node: home.get(node, node))
+        if reduce and FUSED_ELEMENTWISE.name in self.generators:
+            yield Limits(self.most_nodes, reduce=False, home=lambda node: home.get(node, node))
+
+    def _roles_in(self, graph: Graph, around: Flow, barred: frozenset[Node], apart: dict[Node, str]) -> dict[Node, Role]:
+        if graph not in self._roles:
+            self._roles[graph] = {node: role_of(node) for node in graph.nodes}
+        roles: dict[Node, Role] = {}
+        for node, role in self._roles[graph].items():
+            if node not in around.blocks:
+                continue
+            if isinstance(role, str):
+                apart[node] = role
+            elif node in barred:
+                apart[node] = "a region with it failed validation"
+            else:
+                roles[node] = role
+        return roles
+
+    def _grown(self, around: Flow, roles: Mapping[Node, Role], limits: Limits, apart: dict[Node, str]) -> list[Region]:
+        """The regions, once what keeps groups from being one is left out."""
+        left = dict(roles)
+        for _ in range(ROUNDS):
+            regions: list[Region] = []
+            out: dict[Node, str] = {}
+            for group in grow(around, left, limits):
+                if _computes(group) < 2:
+                    apart.update(dict.fromkeys(group.members, "nothing that it could be computed with stands next to it"))
+                    continue
+                made = finish(group, around)
+                if isinstance(made, Region):
+                    regions.append(made)
+                else:
+                    out |= dict.fromkeys(_at_fault(group), made)
+            apart.update(out)
+            if not out:
+                break
+            left = {node: role for node, role in left.items() if node not in out}
+        for region in regions:
+            for node in region.nodes:
+                apart.pop(node, None)
+        return [r for r in regions if r.program.is_reduction or FUSED_ELEMENTWISE.name in self.generators]
+
+    def _candidate(self, view: View, region: Region) -> Candidate:
+        generator = FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE
+        op = generator.op
+        attributes: dict[str, object] = {"program": region.program.text}
+        if "axes" in op.attributes:
+            attributes["axes"] = region.axes
+        call = Call(DOMAIN, op.name, region.inputs, attributes, (None, *region.outputs[1:]), op)
+        root = region.outputs[0]
+        assert root.producer is not None
+        decision = Decision(
+            generator.name,
+            Verdict.DECLINED,
+            view.graph.name,
+            root.producer.label,
+            root.name,
+            tuple(node.op for node in region.nodes),
+            tuple(node.label for node in region.nodes),
+            f"{op.name}[{shown(region.ops)}]",
+        )
+        written = Written(body(region, DOMAIN, tuple(op.attributes)), region.shape, frozenset(_views(region)))
+        return Candidate(generator, call, view, region.outputs, region.nodes, frozenset(region.nodes), {}, decision, written=written)
+
+
+def apart(regions: Iterable[tuple[View, Regions]]) -> Iterator[Decision]:
+    """One decision for each node that is in no region, with the reason."""
+    for view, found in regions:
+        for node, reason in found.apart.items():
+            if node.op != "Constant" and node.outputs and node.outputs[0] is not None:
+                place = view.graph.name, node.label, node.outputs[0].name
+                numbers = {"apart": True}
+                yield Decision(FUSED_ELEMENTWISE.name, Verdict.NEAR_MISS, *place, ops=(node.op,), reason=reason, numbers=numbers)
+
+
+def acyclic(named: Sequence[Candidate], chosen: Sequence[Candidate]) -> tuple[list[Candidate], list[Decision]]:
+    """(the chosen regions that can be made together, how the others ended): those of different ways to grow may wait for each other."""
+    kept: list[Candidate] = []
+    apart: list[Decision] = []
+    mergers: dict[Graph, Merger] = {}
+    for candidate in chosen:
+        graph = candidate.view.graph
+        if graph not in mergers:
+            mergers[graph] = Merger(flow(graph, [c for c in named if c.view.graph is graph]))
+        if _merged(mergers[graph], candidate):
+            kept.append(candidate)
+        else:
+            apart.append(candidate.decision.ended(Verdict.LOST, "another region would wait for this one, and this one for it"))
+    return kept, apart
+
+
+def _merged(merger: Merger, candidate: Candidate) -> bool:
+    """Whether its nodes can be one beside what is merged; if so they are."""
+    blocks = [merger.of(merger.flow.blocks[node]) for node in candidate.region]
+    if merger.waits(blocks):
+        return False
+    for block in blocks[1:]:
+        merger.merge(block, blocks[0])
+    return True
+
+
+def crowded(chosen: Sequence[Candidate], weigh: Callable[[Candidate], float]) -> tuple[list[Candidate], list[Decision]]:
+    """(the chosen that the library has names for, how the others ended): equal bodies share a name, those that save most get one."""
+    worth: Counter[tuple[str, bytes]] = Counter()
+    keys = [(c.rule.name, _key(c)) for c in chosen]
+    for candidate, key in zip(chosen, keys, strict=True):
+        worth[key] += weigh(candidate)  # type: ignore[assignment]  # counts of a Counter may be any number
+    named = {key for g in GENERATORS.values() for key in [k for k, _ in worth.most_common() if k[0] == g.name][: g.names]}
+    kept = [c for c, key in zip(chosen, keys, strict=True) if key in named]
+    reason = "the model has more different regions than the library has names for; others save more"
+    return kept, [c.decision.ended(Verdict.LOST, reason) for c, key in zip(chosen, keys, strict=True) if key not in named]
+
+
+def _key(candidate: Candidate) -> bytes:
+    assert candidate.written is not None
+    return candidate.written.body.SerializeToString(deterministic=True)
+
+
+def shown(ops: Sequence[str]) -> str:
+    """Operators as a name tells them: `Mul+Add+Tanh`, repeated ones once; past five the rest is counted."""
+    kinds = list(Counter(ops))
+    more = len(kinds) - MOST_KINDS
+    return "+".join(kinds[:MOST_KINDS]) + (f"+{more} more" if more > 0 else "")
+
+
+def _views(region: Region) -> Iterator[Node]:
+    yield from (node for node in region.nodes if region.roles[node].kind == "view")
+
+
+def _computes(group: Group) -> int:
+    """How many of its nodes compute something."""
+    return sum(role.kind != "view" for role in group.members.values())
+
+
+def _at_fault(group: Group) -> list[Node]:
+    """The nodes to leave out of a group that is no region: the views in it, or all where there are none."""
+    return [node for node, role in group.members.items() if role.kind == "view"] or list(group.members)
+
+
+def _in_function(graph: Graph) -> bool:
+    """Whether the graph stands in a function of the model: there nothing says the types of what an operator makes."""
+    while graph.outer is not None:
+        graph = graph.outer
+    return graph.function is not None
