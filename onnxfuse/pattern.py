@@ -273,6 +273,7 @@ CANONICAL_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "Softmax": ("axis",),
     "Concat": ("axis",),
     "View": ("layout",),
+    "AttentionOperator": ("settings",),
 }
 
 

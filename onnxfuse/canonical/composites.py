@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfuse.canonical.view import View, handles, negative_axis, size_of
+from onnxfuse.canonical.view import View, handles, negative_axis, plain_attributes, size_of
 from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.layout import Layout, expand, reshape
 from onnxfuse.term import Term
@@ -159,3 +159,24 @@ def _fused_matmul(view: View, node: Node) -> Terms:
         return None
     product = view.algebra.operation("MatMul", view.args(node))
     return [view.algebra.scale(product, float(node.attributes.get("alpha", 1.0)))]
+
+
+@handles("Attention")
+def _attention(view: View, node: Node) -> Terms:
+    return _attention_operator(view, node)
+
+
+@handles("Attention", "MultiHeadAttention", domain=MICROSOFT)
+def _contrib_attention(view: View, node: Node) -> Terms:
+    return _attention_operator(view, node)
+
+
+def _attention_operator(view: View, node: Node) -> Terms:
+    """The operator with its first three inputs; what else it has, rules read at the node."""
+    settings = plain_attributes(node)
+    if settings is None:
+        return None
+    parts = [view.term(node.input(i)) or view.algebra.leaf("absent") for i in range(3)]
+    rest = tuple(view.term(v) for v in node.inputs[3:])
+    key = (node.domain, node.op, rest, tuple(sorted(settings.items())))
+    return [view.algebra.plain("AttentionOperator", parts, {"settings": key})]
