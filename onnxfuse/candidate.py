@@ -65,6 +65,7 @@ class Candidate:
     twins: Mapping[Value, Value]  # values the region reads in place of an input that they equal
     decision: Decision
     price: Price | None = None
+    retargets: bool = False  # one operator for one
     written: Written | None = None
 
     @property
@@ -151,7 +152,7 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
         _check_cycle(outputs, inputs)
     except Decline as reason:
         return replace(blank, reason=str(reason))
-    return Candidate(hit.rule, call, view, outputs, region, removed, twins, blank)
+    return Candidate(hit.rule, call, view, outputs, region, removed, twins, blank, retargets=hit.rule.retargets)
 
 
 def _twins(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> dict[Value, Value]:
@@ -350,5 +351,5 @@ def _check_cycle(outputs: Sequence[Value | None], stops: set[Value]) -> None:
 
 
 def replaces_enough(candidate: Candidate) -> bool:
-    """Whether a candidate does more than give one operator another name."""
-    return len([n for n in candidate.removed if n.op not in ("Constant", "Identity", "Cast")]) > 1
+    """Whether a candidate does more than give one operator another name, or means to do no more than that."""
+    return candidate.retargets or len([n for n in candidate.removed if n.op not in ("Constant", "Identity", "Cast")]) > 1
