@@ -18,6 +18,8 @@ from onnxfuse.inputs import Feed, Maker, load_feeds
 from onnxfuse.inputs import sizes as size
 from onnxfuse.inputs.sizes import Refusal, Sizes
 from onnxfuse.inputs.values import Regime
+from onnxfuse.profiling import Profile
+from onnxfuse.profiling import profile as profiled
 from onnxfuse.verify.isolated import Crash, run_isolated
 from onnxfuse.verify.loaded import Loaded, Source, load
 from onnxfuse.verify.runs import Runner
@@ -25,6 +27,7 @@ from onnxfuse.verify.runs import Runner
 USUAL = {"batch": 1, "past": 128, "first": 128, "other": 64}  # sizes of a use that is worth timing
 SECONDS = 4.0  # how long to measure if no number of runs is given
 FEWEST, MOST = 5, 200  # runs of each model
+MOST_PROFILED = 20  # runs with the profiler on
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Timing:
 class BenchResult:
     """`ratio` is the time of a over the time of b, the median over pairs of neighbouring runs: above 1, b is faster.
 
-    ratio_low, ratio_high: the middle half of the pairs. b and the ratios are None if only one model was timed.
+    ratio_low, ratio_high: the middle half of the pairs. b and the ratios are None if only one model was timed. profiles: of
+    each model, where they were asked for.
     """
 
     a: Timing
@@ -52,6 +56,7 @@ class BenchResult:
     threads: int
     sizes: Mapping[str, int]
     providers: tuple[str, ...]
+    profiles: tuple[Profile, ...] = ()
 
 
 def bench(
@@ -66,11 +71,13 @@ def bench(
     providers: Sequence[str] | None = None,
     folder: Path | None = None,
     seed: int = 0,
+    profile: bool = False,
 ) -> BenchResult:
     """Time model `a`, and `b` in turns with it, both with every optimisation of ONNX Runtime and b with our library.
 
     runs: of each model, after two to warm up; None: as many as fit in a few seconds. shapes: sizes by name; the others
-    are usual ones (batch 1, 128 tokens) as far as the model takes them. folder: of the external data of protos.
+    are usual ones (batch 1, 128 tokens) as far as the model takes them. folder: of the external data of protos. profile:
+    also time each operator, in runs of their own.
     Raises RuntimeMissingError, ModelError, UsageError (no such size), VerificationError (no inputs that it takes).
     """
     models = [load(source, folder) for source in (a, b) if source is not None]
@@ -81,10 +88,11 @@ def bench(
     second = others[0] if others else None
     feed, sizes = _feed(models[0].proto, first, shapes or {}, inputs, seed)
     one, two = _times(first, second, feed, runs)
+    profiles = tuple(profiled(m, feed, libraries, used, threads=threads, runs=min(len(one), MOST_PROFILED)) for m in models if profile)
     if second is None:
-        return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used)
+        return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used, profiles)
     low, middle, high = _quartiles([x / y for x, y in zip(one, two, strict=True)])
-    return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used)
+    return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used, profiles)
 
 
 def _check_loads(model: Loaded, libraries: Sequence[str | Path], providers: Sequence[str]) -> None:

@@ -161,6 +161,7 @@ def bench(
     shape: Shape = [],  # noqa: B006
     inputs: Inputs = None,
     library: Library = [],  # noqa: B006
+    profile: Annotated[bool, typer.Option("--profile", help="Also show the time of each operator, in runs of their own.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Time a model, or two in turns, both with all optimisations of ONNX Runtime."""
@@ -168,7 +169,7 @@ def bench(
         from onnxfuse.commands import bench
         from onnxfuse.commands.options import sizes
 
-        bench.run(a, b, threads=threads, runs=runs, shapes=sizes(shape), inputs=inputs, libraries=library)
+        bench.run(a, b, threads=threads, runs=runs, shapes=sizes(shape), inputs=inputs, libraries=library, profile=profile)
 
 
 rules_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)

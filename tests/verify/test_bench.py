@@ -57,3 +57,13 @@ def test_a_model_that_crashes_the_runtime_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(isolated, "CHILD", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     with pytest.raises(ModelError, match="crashed"):
         bench(model(TEXT))
+
+
+def test_a_profile_has_the_time_of_every_operator() -> None:
+    found = bench(model(TEXT), model(TEXT.replace("Softmax(x)", "Relu(x)")), runs=3, profile=True)
+    first, second = found.profiles
+    assert [(o.op, o.nodes) for o in first.ops] == [("Softmax", 1)]
+    assert [(o.op, o.nodes) for o in second.ops] == [("Relu", 1)]
+    for one in found.profiles:
+        assert 0 < one.ops[0].milliseconds < one.milliseconds
+    assert bench(model(TEXT), runs=1).profiles == ()
