@@ -281,6 +281,8 @@ def _is_free(value: Value, removed: set[Node], given: set[Value], inputs: set[Va
 
 def _only_serves(node: Node, removed: set[Node], given: set[Value], inputs: set[Value], depth: int) -> bool:
     outputs = [o for o in node.outputs if o is not None]
+    if node.op not in CHEAP and any(o.elements is None for o in outputs):
+        return False
     return all(o not in given and o.users and _is_free(o, removed, given, inputs, depth) for o in outputs)
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from onnxfuse.canonical import View
@@ -425,6 +426,7 @@ def progress(view: View, pattern: Term, target: Term) -> Trace:
     return trace
 
 
+@cache
 def _size(pattern: Term) -> int:
     own = 0 if pattern.op in (VARIABLE, NUMBER, NAMED) else 1
     return own + sum(map(_size, pattern.args)) + sum(_size(t) for t, _ in pattern.parts)

@@ -38,6 +38,7 @@ class View:
         self.values: dict[Term, list[Value]] = defaultdict(list)
         self._multiples: dict[Term, list[float]] = defaultdict(list)
         self._exact: dict[Value, int] = {}
+        self._twins: dict[Value, list[Value]] = {}
         self._known: dict[Hashable, int] = {}
         self._filled: dict[Value, Term] = {}  # other terms for values, while a node is looked at where their shape matters or does not
         for value in graph.values.values():
@@ -62,8 +63,11 @@ class View:
 
         An equal term is not enough: terms look through casts, and a cast rounds.
         """
-        alike = self.values.get(self.terms[value], ()) if value in self.terms else ()
-        return [v for v in alike if v is not value and v.dtype == value.dtype and self._number_of(v) == self._number_of(value)]
+        if value not in self._twins:
+            alike = self.values.get(self.terms[value], ()) if value in self.terms else ()
+            others = (v for v in alike if v is not value and v.dtype == value.dtype)
+            self._twins[value] = [v for v in others if self._number_of(v) == self._number_of(value)]
+        return self._twins[value]
 
     def _number_of(self, value: Value) -> int:
         """The value number: equal for values made by the same operators from the same sources."""
