@@ -90,6 +90,10 @@ def optimize(
     verify: Annotated[bool, typer.Option(help="Compare each rewrite, and the whole model, with the original.")] = True,
     inputs: Inputs = None,
     library: Library = [],  # noqa: B006
+    opset: Annotated[int | None, typer.Option(metavar="N", help="Raise the model to this opset first, for what came since.")] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Take away what the model does not need, too: known sizes, what is computed twice, dead code.")
+    ] = False,
     report: ReportFile = None,
     verbose: Verbose = False,
 ) -> None:
@@ -101,7 +105,18 @@ def optimize(
         selection = optimize.Selection(
             device, level, dialect, sizes(shape), rules, names(only), names(disable), max_fusion_size, range_loss
         )
-        optimize.run(source, target, selection, verify=verify, inputs=inputs, libraries=library, report=report, verbose=verbose)
+        optimize.run(
+            source,
+            target,
+            selection,
+            verify=verify,
+            inputs=inputs,
+            libraries=library,
+            opset=opset,
+            clean=clean,
+            report=report,
+            verbose=verbose,
+        )
 
 
 @app.command()
