@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from onnxfuse import graph, shapes, store
+from onnxfuse import cleaning, graph, shapes, store
 from onnxfuse.candidate import Candidate
 from onnxfuse.canonical import View
 from onnxfuse.cost.budgets import MAX_NODES
@@ -30,6 +30,7 @@ from onnxfuse.inputs.sizes import symbols as size_names
 from onnxfuse.inputs.sketch import sketch
 from onnxfuse.library import load_generators, load_rules
 from onnxfuse.nearmiss import near_misses
+from onnxfuse.opsets import opset_of, raised
 from onnxfuse.ranges import Ranges
 from onnxfuse.report.record import Report
 from onnxfuse.report.text import log_line
@@ -71,6 +72,8 @@ def optimize(
     verify: bool = True,
     inputs: str | Path | None = None,
     libraries: Sequence[str | Path] = (),
+    opset: int | None = None,
+    clean: bool = False,
     progress: Progress | None = None,
     log: Log | None = None,
 ) -> Result:
@@ -81,7 +84,8 @@ def optimize(
     (those of ONNX Runtime, where it has the kernel), "standard" (ONNX alone). shapes: sizes of symbolic dims that
     decisions are made for. rules: files with further rules. only, disable: rule names. max_fusion_size: the most nodes in
     one fusion. range_loss: the percentage of its time that the model may lose at some size of a symbolic dim that is not
-    given, by fusions that pay at the usual one. inputs: an .npz to verify with.
+    given, by fusions that pay at the usual one. inputs: an .npz to verify with. opset: raise the model to this one first.
+    clean: take away what the model does not need, whether fused or not (see `onnxfuse.cleaning`).
     Raises UsageError, ModelError, RuleError, VerificationError, RuntimeMissingError; nothing is written then.
     """
     if level not in LEVELS:
@@ -90,7 +94,7 @@ def optimize(
     written = None if output is None else Path(output)
     if written is not None:
         store.check_target(path, written)
-    if level == "none":
+    if level == "none" and opset is None and not clean:
         load_rules(rules, only, disable)  # names are checked whatever becomes of them
         cost = _cost(device, max_fusion_size, range_loss)
         _target(target, cost)
@@ -99,13 +103,13 @@ def optimize(
     else:
         cost = _cost(device, max_fusion_size, range_loss)
         known, made = load_rules(rules, only, disable), load_generators(only, disable)
-        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
-        result = run.optimize(verify=verify, inputs=inputs, libraries=libraries)
+        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
+        result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
     for decision in result.report.decisions if log else ():
         assert log is not None
         log(log_line(decision))
     if written is not None:
-        if path is not None and not result.report.fused:
+        if path is not None and not result.report.fused and not result.report.changes:
             store.copy_unchanged(path, written)
         else:
             store.save(result.model, path, written)
@@ -173,21 +177,25 @@ class _Run:
         rules: Mapping[str, Rule],
         generators: Mapping[str, Generator],
         progress: Progress,
+        opset: int | None = None,
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
-        self.rules = [r for r in rules.values() if (level != "elementwise" or r.kind == ELEMENTWISE) and target in (r.targets or (target,))]
+        self.rules = [r for r in rules.values() if _is_for(r, level, target)]
         self.given = sizes
         self.target = _target(target, cost)
         with self._timed("load"):
             self.model = graph.load(source)
+            self.old_opset = opset_of(self.model.proto)
+            if opset is not None:
+                self.model = raised(self.model, opset)
             if sizes:
                 check_sizes(sizes, size_names(input_shapes(sketch(self.model.proto))))
         with self._timed("shapes"):
             shapes.infer(self.model)
         with self._timed("match"):
             ranges = Ranges(self.model, cost, sizes)
-            made = generators if target == OWN else {}
+            made = generators if target == OWN and level != "none" else {}
             self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100, generators=made)
 
     def _timed(self, phase: str) -> _Timer:
@@ -202,7 +210,7 @@ class _Run:
             chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all", barred=spoilt)
         return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.decider.declined, chosen, self.decider.views)]
 
-    def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path]) -> Result:
+    def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path], clean: bool = False) -> Result:
         barred: dict[tuple[str, str], Decision] = {}
         spoilt: frozenset[Node] = frozenset()
         validator = Validator(self.progress, libraries) if verify else None
@@ -216,17 +224,34 @@ class _Run:
             barred |= failed
             spoilt |= {n for c in chosen if c.written is not None and (c.rule.name, c.root.name) in failed for n in c.region}
         done = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
-        report = self.report(result.proto, chosen, [*done, *barred.values(), *decisions])
+        made, changes = self._cleaned(result.proto, clean)
+        report = replace(self.report(made, chosen, [*done, *barred.values(), *decisions]), changes=changes)
         if validator is None:
-            return Result(result.proto, replace(report, not_verified=("verification was switched off",)))
+            return Result(made, replace(report, not_verified=("verification was switched off",)))
         with self._timed("verify"):
             checked = verify_whole(
-                self.model, result.proto, inputs=inputs, sizes=self.given, libraries=libraries, fused=bool(done), progress=self.progress
+                self.source,
+                made,
+                inputs=inputs,
+                sizes=self.given,
+                libraries=libraries,
+                changed=bool(done or changes),
+                progress=self.progress,
             )
         return Result(
-            result.proto,
+            made,
             replace(report, verified=(*validator.summary(), *checked.ran), not_verified=checked.left_out, seconds=dict(self.seconds)),
         )
+
+    def _cleaned(self, proto: onnx.ModelProto, clean: bool) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+        """(the model, less what it does not need if `clean`; what changed beside what was fused)."""
+        changes = [f"Opset     {old} -> {new}"] if (old := self.old_opset) != (new := opset_of(proto)) else []
+        if clean:
+            with self._timed("clean"):
+                cleaned = cleaning.clean(graph.index(proto, self.model.folder, self.model.path))
+            proto = cleaned.proto
+            changes += [f"Cleaned   {cleaned.summary()}"] if cleaned.gone else []
+        return proto, tuple(changes)
 
     def _validate(self, result: Rewritten, validator: Validator | None) -> dict[tuple[str, str], Decision]:
         if validator is None:
@@ -249,6 +274,10 @@ class _Run:
             told = tuple(self.decider.told(d) if d.verdict in TOLD else d for d in report.decisions)
         shown, planned = partial(exhibit, self.decider, told, after), partial(self.decider.plans, chosen, self.allowed)
         return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, planned=planned, exhibit=shown)
+
+
+def _is_for(rule: Rule, level: str, target: str) -> bool:
+    return level != "none" and (level != "elementwise" or rule.kind == ELEMENTWISE) and target in (rule.targets or (target,))
 
 
 def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:

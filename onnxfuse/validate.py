@@ -10,7 +10,6 @@ import onnx
 
 from onnxfuse.errors import ModelError, OnnxFuseError, VerificationError
 from onnxfuse.fitting import assignments
-from onnxfuse.graph import Model
 from onnxfuse.rewriter import Rewrite, as_models
 from onnxfuse.runtime import unregistered
 from onnxfuse.verify import fingerprint, verify, verify_rewrite
@@ -71,28 +70,28 @@ class Checked:
 
 
 def verify_whole(
-    model: Model,
+    source: str | Path | onnx.ModelProto,
     after: onnx.ModelProto,
     *,
     inputs: str | Path | None,
     sizes: Mapping[str, int],
     libraries: Sequence[str | Path],
-    fused: bool,
+    changed: bool,
     progress: Progress,
 ) -> Checked:
     """The optimised model against the original with optimisations off. Raises VerificationError when they differ."""
-    missing = unregistered(model.proto, libraries)
+    name = "the model" if isinstance(source, onnx.ModelProto) else source
+    missing = unregistered(after, libraries)
     if missing:
         names = "; ".join(f"{domain}: {', '.join(ops)}" for domain, ops in missing.items())
         raise ModelError(
-            f"{model.path or 'the model'}: cannot be verified, ONNX Runtime knows no operators {names}. "
+            f"{name}: cannot be verified, ONNX Runtime knows no operators {names}. "
             "Give their library with --library, or switch verification off with --no-verify"
         )
-    if not fused and inputs is None:
+    if not changed and inputs is None:
         return Checked(("nothing was changed",))
     progress("verify", 0, 1)
-    result = verify(model.path or model.proto, after, inputs=inputs, shapes=sizes, libraries=libraries)
+    result = verify(source, after, inputs=inputs, shapes=sizes, libraries=libraries)
     if result.differences:
-        name = model.path or "the model"
         raise VerificationError(f"{name}: the optimised model gives other numbers: {result.summary()}. Nothing was written")
     return Checked((result.same,) if result.feeds else (), tuple(result.not_run))

@@ -37,6 +37,8 @@ def run(
     verify: bool,
     inputs: Path | None,
     libraries: Sequence[Path],
+    opset: int | None,
+    clean: bool,
     report: Path | None,
     verbose: bool,
 ) -> None:
@@ -50,6 +52,8 @@ def run(
             verify=verify,
             inputs=inputs,
             libraries=libraries,
+            opset=opset,
+            clean=clean,
             progress=tick,
             log=log if verbose else None,
         )
@@ -69,5 +73,5 @@ def _print(report: Report, selection: Selection, target: Path, verbose: bool) ->
         screen.say(line)
     if verbose:
         screen.say("Seconds   " + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in report.seconds.items()))
-    same = "" if report.fused else ": nothing was fused, it is a byte-for-byte copy"
+    same = "" if report.fused or report.changes else ": nothing was fused, it is a byte-for-byte copy"
     screen.say(f"Written   {target} ({show_bytes(target.stat().st_size)}){same}")

@@ -29,6 +29,7 @@ def document(report: Report, *, output: str | None = None) -> dict[str, Any]:
         "nodes_after": report.nodes_after,
         "plans": [asdict(plan) for plan in report.plans],
         "decisions": [_decision(d) for d in report.decisions],
+        "changes": list(report.changes),
         "verified": list(report.verified),
         "not_verified": list(report.not_verified),
         "seconds": plain(report.seconds),

@@ -19,6 +19,7 @@ class Report:
 
     device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
     at. verified: one line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
+    changes: a line for each thing that was done to the model beside fusing.
     planned: makes `plans`. exhibit: makes what a page shows beside the report: graphs and kernels, as plain dicts and lists.
     """
 
@@ -33,6 +34,7 @@ class Report:
     not_verified: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     target: str = "onnxfuse"
+    changes: tuple[str, ...] = ()
     planned: Callable[[], tuple[Plan, ...]] = field(default=tuple, repr=False, compare=False)
     exhibit: Callable[[], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 

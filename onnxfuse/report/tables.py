@@ -104,6 +104,7 @@ def totals(report: Report) -> list[str]:
     gone = report.nodes_before - report.nodes_after
     share = f" ({gone / report.nodes_before:.0%} fewer)" if gone and report.nodes_before else ""
     lines = [] if report.target == "onnxfuse" else [f"Target    {report.target}"]
+    lines += report.changes
     lines += [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
         word = "saving" if _saved_us(report.fused) >= 0 else "loss"
