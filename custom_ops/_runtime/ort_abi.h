@@ -39,7 +39,7 @@ struct OrtApiBase {
 enum OrtErrorCode : int { kOrtFail = 1, kOrtInvalidArgument = 2 };
 enum OrtAttributeType : int { kOrtAttributeInt = 1, kOrtAttributeFloat = 3, kOrtAttributeString = 5 };
 enum OrtMemType : int { kOrtMemTypeDefault = 0 };
-enum OrtCharacteristic : int { kOrtRequired = 0, kOrtOptional = 1 };
+enum OrtCharacteristic : int { kOrtRequired = 0, kOrtOptional = 1, kOrtVariadic = 2 };
 
 // The element types of ONNX, by the numbers that the runtime shares with TensorProto.
 enum OrtElementType : int {
@@ -110,6 +110,8 @@ namespace onnxfuse::ort {
   X(93, void, ReleaseStatus, (OrtStatus*))                                                                      \
   X(99, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo*))                                      \
   X(163, OrtStatus*, KernelInfoGetAttributeArray_int64, (const OrtKernelInfo*, const char*, int64_t*, size_t*)) \
+  X(230, OrtStatus*, KernelInfo_GetInputCount, (const OrtKernelInfo*, size_t*))                                 \
+  X(231, OrtStatus*, KernelInfo_GetOutputCount, (const OrtKernelInfo*, size_t*))                                \
   X(244, OrtStatus*, KernelInfo_GetNodeName, (const OrtKernelInfo*, char*, size_t*))                            \
   X(267, OrtStatus*, ShapeInferContext_GetInputCount, (const OrtShapeInferContext*, size_t*))                   \
   X(268, OrtStatus*, ShapeInferContext_GetInputTypeShape,                                                       \

@@ -8,6 +8,7 @@
 
 #include "custom_ops/_runtime/adapter.h"
 #include "custom_ops/_runtime/ort_abi.h"
+#include "custom_ops/_runtime/program_op.h"
 
 #if defined(_WIN32)
 #define ONNXFUSE_EXPORT __declspec(dllexport)
@@ -31,11 +32,18 @@ struct Domain {
   OrtCustomOpDomain* handle = nullptr;
   std::vector<std::unique_ptr<Signature>> signatures;
   std::vector<std::unique_ptr<CustomOp>> ops;
+  std::vector<std::unique_ptr<ProgramOp>> program_ops;
 
   Domain(const OrtApi* runtime, bool has_safe_inference) : api(runtime) {
     Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
       for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, has_safe_inference);
+    }
+    for (const ProgramOpSpec& spec : AllProgramOps()) {
+      for (int variant = 1; variant <= spec.variants; ++variant) {
+        program_ops.push_back(std::make_unique<ProgramOp>(spec, variant, api));
+        Check(ort::CustomOpDomain_Add(api)(handle, program_ops.back().get()));
+      }
     }
   }
 

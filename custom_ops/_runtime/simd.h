@@ -11,6 +11,7 @@
 //   Load(const T*), LoadPartial(const T*, n)       n in [0, kLanes]: lanes from n on are 0, memory from p + n on is not
 //   Store(T*, Vec), StorePartial(T*, Vec, n)       touched; conversions are those of half.h. No alignment is needed.
 //   LoadMask(const uint8_t*), LoadMaskPartial      true where a byte is not 0.
+//   StoreMask(uint8_t*, Mask), StoreMaskPartial    1 for true, 0 for false.
 // Exact or rounded once:
 //   + - * / Sqrt       IEEE.
 //   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, twice where there is no FMA.
@@ -18,6 +19,8 @@
 //   < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the first n lanes.
 //   Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
+//   Round(x, (const T*)nullptr)       what Store and Load of T would make of x.
+//   Decompose(x, &n)          m in [0.75, 1.5) and a whole n with x = m 2^n, for finite x > 0, denormals too.
 //   Fraction(x)        x - floor(x), for x >= -127; below that, and for -inf, what makes ExpTwo 0.
 //   ScaleByFloor(x, n)        x * 2^floor(n) for n < 128; 0, or a denormal, below n = -126.
 //   First(x)                          lane 0.

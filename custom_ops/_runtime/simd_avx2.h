@@ -125,6 +125,31 @@ ONNXFUSE_INLINE Mask LoadMask(const uint8_t* p) {
 }
 ONNXFUSE_INLINE Mask LoadMaskPartial(const uint8_t* p, int n) { return MaskOfBytes(LoadBitsPartial(p, n)); }
 
+// 0 or 1 in each of 8 bytes.
+ONNXFUSE_INLINE __m128i BytesOf(Mask m) {
+  const __m256i bits = _mm256_castps_si256(m.m);
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+  return _mm_and_si128(_mm_packs_epi16(words, words), _mm_set1_epi8(1));
+}
+ONNXFUSE_INLINE void StoreMask(uint8_t* p, Mask m) {
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), BytesOf(m));
+}
+ONNXFUSE_INLINE void StoreMaskPartial(uint8_t* p, Mask m, int n) {
+  const __m128i bytes = BytesOf(m);
+  std::memcpy(p, &bytes, static_cast<size_t>(n));
+}
+
+ONNXFUSE_INLINE Vec Round(Vec x, const float*) { return x; }
+ONNXFUSE_INLINE Vec Round(Vec x, const Half*) { return {_mm256_cvtph_ps(HalfBits(x))}; }
+ONNXFUSE_INLINE Vec Round(Vec x, const BFloat16*) { return FromBFloatBits(BFloatBits(x)); }
+ONNXFUSE_INLINE Vec Decompose(Vec x, Vec* n) {
+  const Mask is_small = x < Set(0x1p-126f);
+  const __m256i bits = _mm256_castps_si256(Select(is_small, x * Set(0x1p+24f), x).v);
+  const __m256i whole = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3F400000)), 23);
+  *n = Vec{_mm256_cvtepi32_ps(whole)} + Select(is_small, Set(-24.0f), Zero());
+  return {_mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(whole, 23)))};
+}
+
 ONNXFUSE_INLINE float ReduceSum(Vec a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));

@@ -107,6 +107,22 @@ ONNXFUSE_INLINE Mask LoadMaskPartial(const uint8_t* p, int n) {
   return {_mm_test_epi8_mask(bytes, bytes)};
 }
 
+ONNXFUSE_INLINE void StoreMask(uint8_t* p, Mask m) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_maskz_set1_epi8(m.m, 1));
+}
+ONNXFUSE_INLINE void StoreMaskPartial(uint8_t* p, Mask m, int n) {
+  _mm_mask_storeu_epi8(p, FirstLanes(n), _mm_maskz_set1_epi8(m.m, 1));
+}
+
+ONNXFUSE_INLINE Vec Round(Vec x, const float*) { return x; }
+ONNXFUSE_INLINE Vec Round(Vec x, const Half*) { return {_mm512_cvtph_ps(HalfBits(x))}; }
+ONNXFUSE_INLINE Vec Round(Vec x, const BFloat16*) { return FromBFloatBits(BFloatBits(x)); }
+ONNXFUSE_INLINE Vec Decompose(Vec x, Vec* n) {
+  const Vec m = {_mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src)};
+  *n = Select(m < Set(1.0f), Set(1.0f), Zero()) + Vec{_mm512_getexp_ps(x.v)};
+  return m;
+}
+
 ONNXFUSE_INLINE __m256 UpperHalf(Vec a) { return _mm512_extractf32x8_ps(a.v, 1); }
 ONNXFUSE_INLINE float ReduceSum(Vec a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), UpperHalf(a));

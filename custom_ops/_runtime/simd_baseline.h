@@ -158,6 +158,31 @@ ONNXFUSE_INLINE Mask LoadMaskPartial(const uint8_t* p, int n) {
   return MaskLanes([=](int i) { return i < n && p[i] != 0; });
 }
 
+ONNXFUSE_INLINE void StoreMask(uint8_t* p, Mask m) {
+  for (int i = 0; i < kLanes; ++i) p[i] = m.m[i];
+}
+ONNXFUSE_INLINE void StoreMaskPartial(uint8_t* p, Mask m, int n) {
+  for (int i = 0; i < kLanes; ++i) {
+    if (i < n) p[i] = m.m[i];
+  }
+}
+
+template <typename T>
+ONNXFUSE_INLINE Vec Round(Vec x, const T*) {
+  return Lanes([&](int i) { return ToFloat(FromFloat<T>(x.v[i])); });
+}
+ONNXFUSE_INLINE Vec Decompose(Vec x, Vec* n) {
+  Vec m;
+  for (int i = 0; i < kLanes; ++i) {
+    const bool is_small = x.v[i] < 0x1p-126f;
+    const uint32_t bits = BitsOf(is_small ? x.v[i] * 0x1p+24f : x.v[i]);
+    const int32_t whole = static_cast<int32_t>(bits - 0x3F400000u) >> 23;
+    n->v[i] = static_cast<float>(whole) - (is_small ? 24.0f : 0.0f);
+    m.v[i] = FloatOf(bits - (static_cast<uint32_t>(whole) << 23));
+  }
+  return m;
+}
+
 ONNXFUSE_INLINE float ReduceSum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 ONNXFUSE_INLINE float ReduceMax(Vec a) {
   float most = a.v[0];

@@ -1,0 +1,389 @@
+#include "custom_ops/_runtime/program_cpu.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "custom_ops/_runtime/stream_copy.h"
+
+namespace onnxfuse {
+namespace {
+
+using Action = Instruction::Action;
+using Extent = Instruction::Extent;
+
+constexpr int64_t kCacheLine = 64;
+// A block's registers, inputs and results together; about two thirds of an L1 cache of 48 KiB, all of one of 32.
+constexpr int64_t kBlockBytes = 32 << 10;
+constexpr int64_t kLeastBlock = 256, kMostBlock = 4096;
+// A row this large is worked on whole: it spills into L2, which costs less than computing values twice.
+constexpr int64_t kRowBytes = 192 << 10;
+// A result at least this large would only push others out of the caches.
+constexpr int64_t kStreamBytes = 16 << 20;
+
+int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Everything that threads share in one run.
+struct Task {
+  const Program& program;
+  const Plan& plan;
+  const Space& space;
+  const std::vector<const void*>& inputs;
+  const std::vector<Shape>& shapes;
+  const std::vector<void*>& results;
+  const std::vector<bool>& is_row_result;
+  int64_t block;     // elements
+  int64_t segments;  // blocks of a row that are shared out each on its own; 0 where rows are not divided
+  std::atomic<bool> divides_by_zero{false}, lacks_memory{false};
+};
+
+// Memory of one thread, kept for its next run.
+char* ThreadMemory(size_t bytes) {
+  thread_local std::vector<char> memory;
+  if (memory.size() < bytes + kCacheLine) memory.resize(bytes + kCacheLine);
+  const auto start = reinterpret_cast<uintptr_t>(memory.data());
+  return memory.data() + (kCacheLine - start % kCacheLine) % kCacheLine;
+}
+
+template <typename T>
+void Fill(void* y, T value) {
+  std::fill_n(static_cast<T*>(y), kSplat, value);
+}
+
+// kSplat copies of the element at x.
+void Splat(const void* x, void* y, int element_size) {
+  auto fill = [&]<typename T>() {
+    T value;
+    std::memcpy(&value, x, sizeof(value));
+    Fill(y, value);
+  };
+  switch (element_size) {
+    case 1: return fill.operator()<uint8_t>();
+    case 2: return fill.operator()<uint16_t>();
+    case 4: return fill.operator()<uint32_t>();
+    default: return fill.operator()<uint64_t>();
+  }
+}
+
+void SplatConstant(Type type, double real, int64_t whole, void* y) {
+  switch (type) {
+    case Type::kFloat: return Fill(y, static_cast<float>(real));
+    case Type::kDouble: return Fill(y, real);
+    case Type::kFloat16: return Fill(y, FromFloat<Half>(static_cast<float>(real)));
+    case Type::kBFloat16: return Fill(y, FromFloat<BFloat16>(static_cast<float>(real)));
+    default: return Splat(&whole, y, static_cast<int>(SizeOf(type)));  // the low bytes of two's complement
+  }
+}
+
+// Copies the elements begin to end of a row to y, one after the other. x: the row's first; the strides in elements.
+class Gatherer {
+ public:
+  Gatherer(const std::vector<Axis>& axes, size_t input, int element_size)
+      : axes_(axes), input_(input), size_(element_size) {}
+
+  void Copy(const char* x, int64_t begin, int64_t end, char* y) const {
+    const Axis& last = axes_.back();
+    while (begin < end) {
+      const int64_t at = begin % last.size;
+      const int64_t count = std::min(last.size - at, end - begin);
+      CopyRun(x + Offset(begin) * size_, last.strides[input_], count, y);
+      begin += count;
+      y += count * size_;
+    }
+  }
+
+ private:
+  int64_t Offset(int64_t element) const {
+    int64_t offset = 0;
+    for (size_t i = axes_.size(); i-- > 0; element /= axes_[i].size) {
+      offset += element % axes_[i].size * axes_[i].strides[input_];
+    }
+    return offset;
+  }
+
+  void CopyRun(const char* x, int64_t stride, int64_t count, char* y) const {
+    switch (size_) {
+      case 1: return Elements<uint8_t>(x, stride, count, y);
+      case 2: return Elements<uint16_t>(x, stride, count, y);
+      case 4: return Elements<uint32_t>(x, stride, count, y);
+      default: return Elements<uint64_t>(x, stride, count, y);
+    }
+  }
+
+  template <typename T>
+  static void Elements(const char* x, int64_t stride, int64_t count, char* y) {
+    const T* from = reinterpret_cast<const T*>(x);
+    T* to = reinterpret_cast<T*>(y);
+    if (stride == 1) {
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+    } else if (stride == 0) {
+      std::fill_n(to, count, *from);
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+    }
+  }
+
+  const std::vector<Axis>& axes_;
+  size_t input_;
+  int64_t size_;
+};
+
+// One thread's work on a run.
+class Worker {
+ public:
+  explicit Worker(Task& run)
+      : run_(run), plan_(run.plan), bases_(static_cast<size_t>(plan_.first_register) + plan_.registers.size()),
+        rows_(run.inputs.size()) {
+    PlaceRegisters();
+    for (const Preset& preset : plan_.presets) {
+      const int64_t whole = preset.dim_input < 0 ? preset.whole : Dim(preset);
+      SplatConstant(preset.type, preset.real, whole, At(preset.base));
+    }
+    for (size_t i = 0; i < run_.inputs.size(); ++i) rows_[i] = static_cast<const char*>(run_.inputs[i]);
+    Execute(plan_.once, 0, 0);
+  }
+
+  ~Worker() {
+    if (divides_by_zero_) run_.divides_by_zero = true;
+    StreamFence();
+  }
+
+  void DoRows(int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      StartRow(row);
+      DoRow();
+    }
+  }
+
+  // Segments begin to end, counted over all rows.
+  void DoSegments(int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t segment = unit % run_.segments;
+      if (segment == 0 || unit == begin) StartRow(unit / run_.segments);
+      const int64_t first = segment * run_.block;
+      DoBlock(plan_.passes[0].block, first, std::min(first + run_.block, run_.space.row_size));
+    }
+  }
+
+ private:
+  char*& At(int base) { return bases_[static_cast<size_t>(base)]; }
+
+  void PlaceRegisters() {
+    std::vector<int64_t> offsets;
+    int64_t bytes = 0;
+    for (const BlockRegister& one : plan_.registers) {
+      offsets.push_back(bytes);
+      bytes += one.element_size == 0 ? kSplatBytes : RoundUp(one.element_size * run_.block, kCacheLine);
+    }
+    char* memory = ThreadMemory(static_cast<size_t>(bytes));
+    for (size_t i = 0; i < offsets.size(); ++i) At(plan_.first_register + static_cast<int>(i)) = memory + offsets[i];
+  }
+
+  int64_t Dim(const Preset& preset) const {
+    const Shape& shape = run_.shapes[static_cast<size_t>(preset.dim_input)];
+    const auto rank = static_cast<int64_t>(shape.size());
+    return shape[static_cast<size_t>(preset.whole < 0 ? preset.whole + rank : preset.whole)];
+  }
+
+  void StartRow(int64_t row) {
+    row_ = row;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const int64_t size = SizeOf(run_.program.inputs[i]);
+      rows_[i] = static_cast<const char*>(run_.inputs[i]) + RowOffset(i) * size;
+    }
+    Execute(plan_.passes[0].before, 0, 0);
+  }
+
+  int64_t RowOffset(size_t input) const {
+    int64_t offset = 0, rest = row_;
+    for (size_t i = run_.space.outer.size(); i-- > 0;) {
+      const Axis& axis = run_.space.outer[i];
+      offset += rest % axis.size * axis.strides[input];
+      rest /= axis.size;
+    }
+    return offset;
+  }
+
+  void DoRow() {
+    for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
+      const PlanPass& lists = plan_.passes[pass];
+      if (pass > 0) Execute(lists.before, 0, 0);
+      if (!lists.block.empty()) DoBlocks(lists.block);
+      Execute(lists.after, 0, run_.space.row_size);
+    }
+  }
+
+  // A row without elements is one block without elements: reductions of nothing have values.
+  void DoBlocks(const std::vector<Instruction>& list) {
+    int64_t begin = 0;
+    do {
+      const int64_t end = std::min(begin + run_.block, run_.space.row_size);
+      DoBlock(list, begin, end);
+      begin = end;
+    } while (begin < run_.space.row_size);
+  }
+
+  void DoBlock(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      At(static_cast<int>(i)) = const_cast<char*>(rows_[i]) + begin * SizeOf(run_.program.inputs[i]);
+    }
+    for (size_t i = 0; i < run_.results.size(); ++i) {
+      if (run_.is_row_result[i]) continue;
+      const int64_t size = SizeOf(run_.program.TypeOf(run_.program.results[i]));
+      At(run_.program.InputCount() + static_cast<int>(i)) =
+          static_cast<char*>(run_.results[i]) + (row_ * run_.space.row_size + begin) * size;
+    }
+    Execute(list, begin, end);
+  }
+
+  void Execute(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
+    for (const Instruction& instruction : list) {
+      if (instruction.action == Action::kRun) {
+        RunKernel(instruction, end - begin);
+      } else {
+        Move(instruction, begin, end);
+      }
+    }
+  }
+
+  void RunKernel(const Instruction& instruction, int64_t count) {
+    KernelArguments arguments;
+    arguments.count = instruction.extent == Extent::kBlock   ? count
+                      : instruction.extent == Extent::kSplat ? kSplat
+                                                             : run_.space.row_size;
+    arguments.y = At(instruction.y.base);
+    for (int i = 0; i < instruction.argument_count; ++i) {
+      arguments.x[i] = At(instruction.x[i].base);
+      arguments.step[i] = instruction.x[i].step;
+    }
+    arguments.divides_by_zero = &divides_by_zero_;
+    instruction.kernel(arguments);
+  }
+
+  void Move(const Instruction& instruction, int64_t begin, int64_t end) {
+    const auto x = static_cast<size_t>(instruction.x[0].base);
+    const int size = instruction.element_size;
+    switch (instruction.action) {
+      case Action::kSplat: return Splat(rows_[x], At(instruction.y.base), size);
+      case Action::kGather:
+        return Gatherer(run_.space.inner, x, size).Copy(rows_[x], begin, end, At(instruction.y.base));
+      case Action::kStoreOne: {
+        const auto result = static_cast<size_t>(instruction.y.base - run_.program.InputCount());
+        std::memcpy(static_cast<char*>(run_.results[result]) + row_ * size, bases_[x], static_cast<size_t>(size));
+        return;
+      }
+      default: return StreamCopy(bases_[x], At(instruction.y.base), (end - begin) * size);
+    }
+  }
+
+  Task& run_;
+  const Plan& plan_;
+  std::vector<char*> bases_;       // inputs and results of the block at hand, then registers
+  std::vector<const char*> rows_;  // inputs of the row at hand
+  int64_t row_ = 0;
+  bool divides_by_zero_ = false;
+};
+
+PlanLayout LayoutOf(const Space& space, const Program& program, const std::vector<const void*>& inputs,
+                    const std::vector<void*>& results) {
+  PlanLayout layout;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    layout.inputs.push_back(space.ReachOf(i));
+    layout.is_gathered.push_back(space.IsGathered(i));
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto found = std::find(inputs.begin(), inputs.end(), results[i]);
+    const bool is_aliased = found != inputs.end() && results[i] != nullptr;
+    layout.aliased_input.push_back(is_aliased ? static_cast<int>(found - inputs.begin()) : -1);
+    const int64_t bytes = space.rows * space.row_size * SizeOf(program.TypeOf(program.results[i]));
+    layout.is_streamed.push_back(!is_aliased && bytes >= kStreamBytes);
+  }
+  return layout;
+}
+
+// A block such that all that it takes fits, in even shares of a row.
+int64_t BlockOf(const Plan& plan, int64_t row_size) {
+  const int64_t most = std::clamp(kBlockBytes / std::max<int64_t>(plan.bytes_per_element, 1), kLeastBlock, kMostBlock);
+  const int64_t blocks = std::max<int64_t>((row_size + most - 1) / most, 1);
+  return RoundUp(std::max<int64_t>((row_size + blocks - 1) / blocks, 1), kCacheLine);
+}
+
+// Runs body(worker, begin, end) over `units` of `elements` elements each.
+template <typename Body>
+void InParallel(Task& run, int64_t units, int64_t elements, const ParallelFor& parallel, Body&& body) {
+  constexpr double kUnitNanoseconds = 100;
+  const double cost = kUnitNanoseconds + run.plan.nanoseconds_per_element * static_cast<double>(elements);
+  parallel(units, cost, [&](int64_t begin, int64_t end) {
+    try {
+      Worker worker(run);
+      body(worker, begin, end);
+    } catch (const std::bad_alloc&) {
+      run.lacks_memory = true;
+    }
+  });
+  if (run.lacks_memory) throw std::bad_alloc();
+  if (run.divides_by_zero) throw std::invalid_argument("an integer is divided by zero");
+}
+
+}  // namespace
+
+// Both ways to go over a row; without reductions there is one.
+struct CpuProgram::Plans {
+  PlanLayout layout;
+  Plan whole_row, blocks;
+};
+
+CpuProgram::CpuProgram(Program program, int64_t axes)
+    : program_(std::move(program)), lowered_(Lower(program_)), axes_(axes) {
+  if (axes < 0 || (axes == 0 && program_.HasReduction())) {
+    throw std::invalid_argument("program: reductions need at least one axis");
+  }
+  const std::vector<bool> is_row = program_.IsRowShaped();
+  for (const int result : program_.results) is_row_result_.push_back(is_row[static_cast<size_t>(result)]);
+}
+
+std::vector<Shape> CpuProgram::ResultShapes(const std::vector<Shape>& inputs) const {
+  const Shape common = CommonShape(program_, inputs, axes_);
+  std::vector<Shape> shapes;
+  for (const bool is_row : is_row_result_) shapes.push_back(ResultShape(common, is_row, axes_));
+  return shapes;
+}
+
+std::shared_ptr<const CpuProgram::Plans> CpuProgram::PlansFor(const PlanLayout& layout) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (plans_ == nullptr || !(plans_->layout == layout)) {
+    auto plans = std::make_shared<Plans>();
+    plans->layout = layout;
+    plans->whole_row = MakePlan(lowered_, is_row_result_, layout);
+    if (axes_ > 0) {
+      PlanLayout in_blocks = layout;
+      in_blocks.is_whole_row = false;
+      plans->blocks = MakePlan(lowered_, is_row_result_, in_blocks);
+    }
+    plans_ = std::move(plans);
+  }
+  return plans_;
+}
+
+void CpuProgram::Run(const std::vector<const void*>& inputs, const std::vector<Shape>& shapes,
+                     const std::vector<void*>& results, const ParallelFor& parallel) const {
+  const Space space = MakeSpace(program_, CommonShape(program_, shapes, axes_), shapes, axes_);
+  if (space.rows == 0 || (axes_ == 0 && space.row_size == 0)) return;
+  const std::shared_ptr<const Plans> plans = PlansFor(LayoutOf(space, program_, inputs, results));
+  const bool is_whole = axes_ == 0 || space.row_size * plans->whole_row.bytes_per_element <= kRowBytes;
+  const Plan& plan = is_whole ? plans->whole_row : plans->blocks;
+  const int64_t block =
+      axes_ > 0 && is_whole ? RoundUp(std::max<int64_t>(space.row_size, 1), kCacheLine) : BlockOf(plan, space.row_size);
+  const int64_t segments = axes_ > 0 ? 0 : (space.row_size + block - 1) / block;
+  Task run{lowered_, plan, space, inputs, shapes, results, is_row_result_, block, segments};
+  if (axes_ > 0) {
+    InParallel(run, space.rows, space.row_size, parallel, [](Worker& w, int64_t b, int64_t e) { w.DoRows(b, e); });
+  } else {
+    InParallel(run, space.rows * segments, block, parallel,
+               [](Worker& w, int64_t b, int64_t e) { w.DoSegments(b, e); });
+  }
+}
+
+}  // namespace onnxfuse
