@@ -29,6 +29,7 @@ Feeds: TypeAlias = "dict[str, Any]"  # by input name; tensors are arrays
 
 LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 PROTO_LIMIT = 2**31 - 1  # bytes; protobuf writes no larger message
+PROVIDERS_ENTRY = "onnxfuse.providers"  # of a session's options: for which providers our library registers operators
 SILENT = 4  # ONNX Runtime log severity: what goes wrong is told by our errors
 SOURCE_PLACE = re.compile(r"/\S+\.(?:cc|h|cpp):\d+ [^()]*\((?:[^()]|\([^()]*\))*\) ?(?:const )?")  # a path, a line, a C++ signature
 NO_SUCH_OP = ("is not a registered function/op", "No Op registered for")
@@ -73,7 +74,7 @@ def default_providers() -> list[str]:
 
 def session(
     source: Source,
-    providers: Sequence[str] | None = None,
+    providers: Sequence[Any] | None = None,
     *,
     optimizations: bool = True,
     libraries: Sequence[str | Path] = (),
@@ -85,7 +86,8 @@ def session(
     """Return an InferenceSession. Our library is registered if the model has nodes of our domain and `register` holds.
 
     source: a path, or a proto; a proto has at most 2 GB, and its external data is looked for in `folder`.
-    providers: None stands for `default_providers()`. options: SessionOptions to add to; they are changed.
+    providers: names, or (name, options) as ONNX Runtime takes them; None stands for `default_providers()`.
+    options: SessionOptions to add to; they are changed.
     Raises RuntimeMissingError (no ONNX Runtime, no library, or operators that no library given has), ModelError (not loadable).
     """
     runtime = require_onnxruntime()
@@ -100,9 +102,10 @@ def session(
     weights = _external_weights(runtime, proto, folder) if folder is not None else {}
     options.add_external_initializers(list(weights), list(weights.values()))
     needed = [*libraries, *([library_path()] if register and has_own_ops(proto) else [])]
+    providers = list(providers) if providers is not None else default_providers()
+    options.add_session_config_entry(PROVIDERS_ENTRY, ",".join(map(_provider_entry, providers)))
     _register(options, needed)
     content = _content(source)
-    providers = list(providers) if providers is not None else default_providers()
     try:
         made = runtime.InferenceSession(content, options, providers=providers)
         made.external_weights = weights  # the session reads them where they are
@@ -169,6 +172,12 @@ def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
             bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
             for body in bodies:
                 yield from _nodes(body.node)
+
+
+def _provider_entry(provider: Any) -> str:
+    """A provider as our library reads it: the name, and the device where its options name one."""
+    name, settings = (provider, {}) if isinstance(provider, str) else provider
+    return f"{name}:{settings['device_id']}" if "device_id" in settings else str(name)
 
 
 def _register(options: Any, libraries: Sequence[str | Path]) -> None:

@@ -4,81 +4,15 @@
 #include <stdexcept>
 
 #include "custom_ops/_runtime/attributes.h"
-#include "custom_ops/_runtime/pool.h"
+#include "custom_ops/_runtime/call.h"
+#include "custom_ops/_runtime/cuda/node.h"
+#include "custom_ops/_runtime/providers.h"
 
 namespace onnxfuse {
 namespace {
 
-// A node that the runtime will run: what is known once the model is loaded.
-struct Kernel {
-  const CustomOp& op;
-  std::string name;  // the node's
-  std::vector<AttributeValue> attributes;
-};
-
-std::string NodeName(const OrtApi* api, const OrtKernelInfo* info) {
-  size_t size = 0;
-  Check(ort::KernelInfo_GetNodeName(api)(info, nullptr, &size));
-  std::string name(size, '\0');
-  Check(ort::KernelInfo_GetNodeName(api)(info, name.data(), &size));
-  name.resize(size - 1);  // without the closing 0
-  return name;
-}
-
 std::string Headline(const CustomOp& op, const std::string& node) {
   return "onnxfuse " + op.signature.name + " '" + node + "': ";
-}
-
-// The runtime's ownership of a type-and-shape record that it made for us.
-class TypeAndShape {
- public:
-  TypeAndShape(const OrtApi* api, OrtTensorTypeAndShapeInfo* info) : api_(api), info_(info) {}
-  TypeAndShape(const TypeAndShape&) = delete;
-  ~TypeAndShape() { ort::ReleaseTensorTypeAndShapeInfo(api_)(info_); }
-  OrtTensorTypeAndShapeInfo* get() const { return info_; }
-
- private:
-  const OrtApi* api_;
-  OrtTensorTypeAndShapeInfo* info_;
-};
-
-std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
-  size_t rank = 0;
-  Check(ort::GetDimensionsCount(api)(info, &rank));
-  std::vector<int64_t> sizes(rank);
-  Check(ort::GetDimensions(api)(info, sizes.data(), rank));
-  return sizes;
-}
-
-Dims ToDims(const std::vector<int64_t>& sizes) {
-  Dims dims;
-  for (const int64_t size : sizes) dims.push_back({size, ""});
-  return dims;
-}
-
-// The outputs' sizes from the inputs'; an output whose sizes cannot be told gets none and false.
-struct OutputShapes {
-  OutputShapes(const CustomOp& op, const Node& node, const Binding& binding, const std::vector<Dims>& inputs) {
-    if (op.spec.output_shapes != nullptr) {
-      dims = op.spec.output_shapes(node, inputs);
-      is_known.assign(dims.size(), true);
-      return;
-    }
-    for (const Param& param : op.signature.outputs) {
-      Dims one;
-      is_known.push_back(binding.Resolve(param, &one));
-      dims.push_back(std::move(one));
-    }
-  }
-  std::vector<Dims> dims;
-  std::vector<bool> is_known;
-};
-
-const AttributeValue& ValueOf(const std::vector<Attribute>& attributes, const std::vector<AttributeValue>& values,
-                              const char* name) {
-  const auto found =
-      std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; });
-  return values.at(static_cast<size_t>(found - attributes.begin()));
 }
 
 class LoadTimeNode final : public Node {
@@ -93,94 +27,47 @@ class LoadTimeNode final : public Node {
   const std::vector<AttributeValue> values_;
 };
 
-class RuntimeCall final : public Call {
- public:
-  RuntimeCall(const Kernel& kernel, OrtKernelContext* context)
-      : kernel_(kernel), api_(kernel.op.api), context_(context), pool_{api_, context},
-        parallel_(RuntimeThreads(&pool_)) {
-    Binding binding;
-    std::vector<Dims> dims;
-    for (const Param& param : kernel.op.signature.inputs) {
-      inputs_.push_back(ReadInput(inputs_.size()));
-      if (!inputs_.back().is_given && !param.is_optional) Fail("input ", param.name, " must be given");
-      dims.push_back(ToDims(inputs_.back().shape));
-      const std::string problem = inputs_.back().is_given ? binding.Add(param, dims.back()) : "";
-      if (!problem.empty()) Fail(problem);
-    }
-    outputs_ = OutputShapes(kernel.op, *this, binding, dims).dims;
-  }
+const CustomOp& Self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
 
-  const Tensor& Input(size_t index) const override { return inputs_.at(index); }
-
-  Tensor Output(size_t index) const override {
-    Tensor tensor;
-    for (const Dim& dim : outputs_.at(index)) tensor.shape.push_back(dim.value);
-    OrtValue* value = nullptr;
-    Check(ort::KernelContext_GetOutput(api_)(context_, index, tensor.shape.data(), tensor.shape.size(), &value));
-    if (value == nullptr) return tensor;
-    tensor.is_given = true;
-    tensor.type = kernel_.op.TypeOf(kernel_.op.signature.outputs[index]);
-    Check(ort::GetTensorMutableData(api_)(value, &tensor.data));
-    return tensor;
-  }
-
-  const ParallelFor& Parallel() const override { return parallel_; }
-
- private:
-  Tensor ReadInput(size_t index) const {
-    Tensor tensor;
-    const OrtValue* value = nullptr;
-    Check(ort::KernelContext_GetInput(api_)(context_, index, &value));
-    if (value == nullptr) return tensor;
-    OrtTensorTypeAndShapeInfo* made = nullptr;
-    Check(ort::GetTensorTypeAndShape(api_)(value, &made));
-    const TypeAndShape info(api_, made);
-    OrtElementType type = kOrtUndefined;
-    Check(ort::GetTensorElementType(api_)(info.get(), &type));
-    tensor.type = static_cast<Type>(type);
-    tensor.shape = SizesOf(api_, info.get());
-    tensor.is_given = true;
-    Check(ort::GetTensorMutableData(api_)(const_cast<OrtValue*>(value), &tensor.data));
-    return tensor;
-  }
-
-  const AttributeValue& Value(const char* name) const override {
-    return ValueOf(kernel_.op.spec.attributes, kernel_.attributes, name);
-  }
-
-  const Kernel& kernel_;
-  const OrtApi* api_;
-  OrtKernelContext* context_;
-  RuntimePool pool_;
-  ParallelFor parallel_;
-  std::vector<Tensor> inputs_;
-  std::vector<Dims> outputs_;
+// What a node keeps from run to run; `gpu` is null on the CPU.
+struct NodeState {
+  NodeFacts facts;
+  std::unique_ptr<cuda::NodeOnGpu> gpu;
 };
 
-const CustomOp& Self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
+// Runs body for a node; what it throws becomes a status that names op and node.
+template <typename Body>
+OrtStatus* GuardNode(const CustomOp& op, const std::string& node, Body&& body) {
+  return Guard(op.api, [&] {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      throw std::runtime_error(Headline(op, node) + error.what());
+    }
+  });
+}
 
 OrtStatus* ORT_CALL MakeKernel(const OrtCustomOp* custom, const OrtApi*, const OrtKernelInfo* info, void** result) {
   const CustomOp& op = Self(custom);
-  return Guard(op.api, [&] {
-    auto kernel = std::make_unique<Kernel>(Kernel{op, NodeName(op.api, info), {}});
-    try {
-      kernel->attributes = ReadAttributes(op.spec.attributes, op.api, info);
-    } catch (const std::exception& error) {
-      throw std::runtime_error(Headline(op, kernel->name) + error.what());
-    }
-    *result = kernel.release();
+  std::string name;
+  OrtStatus* unnamed = Guard(op.api, [&] { name = NodeName(op.api, info); });
+  if (unnamed != nullptr) return unnamed;
+  return GuardNode(op, name, [&] {
+    auto node = std::make_unique<NodeState>(
+        NodeState{NodeFacts{op, name, ReadAttributes(op.spec.attributes, op.api, info)}, nullptr});
+    if (op.form != nullptr) node->gpu = cuda::NodeOnGpu::Make(node->facts, info);
+    *result = node.release();
   });
 }
 
 OrtStatus* ORT_CALL RunKernel(void* state, OrtKernelContext* context) {
-  const Kernel& kernel = *static_cast<const Kernel*>(state);
-  return Guard(kernel.op.api, [&] {
-    try {
-      kernel.op.spec.compute(RuntimeCall(kernel, context));
-    } catch (const std::exception& error) {
-      throw std::runtime_error(Headline(kernel.op, kernel.name) + error.what());
-    }
-  });
+  const NodeFacts& node = static_cast<const NodeState*>(state)->facts;
+  return GuardNode(node.op, node.name, [&] { node.op.spec.compute(RuntimeCall(node, context)); });
+}
+
+OrtStatus* ORT_CALL RunOnGpu(void* state, OrtKernelContext* context) {
+  const NodeState& node = *static_cast<const NodeState*>(state);
+  return GuardNode(node.facts.op, node.facts.name, [&] { node.gpu->Run(node.facts, context); });
 }
 
 struct LoadTimeInput {
@@ -263,11 +150,13 @@ OrtCharacteristic CharacteristicOf(const Param& param) { return param.is_optiona
 }  // namespace
 
 CustomOp::CustomOp(const OpSpec& op, const Signature& parsed, std::vector<Type> chosen, const OrtApi* runtime,
-                   bool has_safe_inference)
-    : OrtCustomOp{}, spec(op), signature(parsed), types(std::move(chosen)), api(runtime) {
+                   bool has_safe_inference, const cuda::Form* gpu_form)
+    : OrtCustomOp{}, spec(op), signature(parsed), types(std::move(chosen)), api(runtime), form(gpu_form) {
   version = kOrtApiVersion;
   GetName = [](const OrtCustomOp* self) { return Self(self).signature.name.c_str(); };
-  GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+  GetExecutionProviderType = [](const OrtCustomOp* self) {
+    return Self(self).form == nullptr ? nullptr : kCudaProvider;
+  };
   GetInputTypeCount = [](const OrtCustomOp* self) { return Self(self).signature.inputs.size(); };
   GetOutputTypeCount = [](const OrtCustomOp* self) { return Self(self).signature.outputs.size(); };
   GetInputType = [](const OrtCustomOp* self, size_t i) {
@@ -284,8 +173,8 @@ CustomOp::CustomOp(const OpSpec& op, const Signature& parsed, std::vector<Type> 
   };
   GetInputMemoryType = [](const OrtCustomOp*, size_t) { return kOrtMemTypeDefault; };
   CreateKernelV2 = &MakeKernel;
-  KernelComputeV2 = &RunKernel;
-  KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
+  KernelComputeV2 = form == nullptr ? &RunKernel : &RunOnGpu;
+  KernelDestroy = [](void* kernel) { delete static_cast<NodeState*>(kernel); };
   GetStartVersion = [](const OrtCustomOp*) { return 1; };
   GetEndVersion = [](const OrtCustomOp*) { return 1; };
   const auto& inputs = signature.inputs;
@@ -308,7 +197,7 @@ Type CustomOp::TypeOf(const Param& param) const {
 }
 
 std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
-                                                   bool has_safe_inference) {
+                                                   bool has_safe_inference, const cuda::Form* form) {
   std::vector<std::vector<Type>> choices = {{}};
   for (const TypeVariable& variable : spec.types) {
     std::vector<std::vector<Type>> longer;
@@ -322,7 +211,7 @@ std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Sig
   }
   std::vector<std::unique_ptr<CustomOp>> ops;
   for (auto& types : choices)
-    ops.push_back(std::make_unique<CustomOp>(spec, signature, std::move(types), api, has_safe_inference));
+    ops.push_back(std::make_unique<CustomOp>(spec, signature, std::move(types), api, has_safe_inference, form));
   return ops;
 }
 

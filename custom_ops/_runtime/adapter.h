@@ -8,19 +8,22 @@
 #include "custom_ops/_runtime/op.h"
 #include "custom_ops/_runtime/ort_abi.h"
 
+namespace onnxfuse::cuda { struct Form; }
+
 namespace onnxfuse {
 
 // The ops registered by static `Register`s, in no particular order.
 const std::vector<OpSpec>& AllOps();
 
-// The runtime's view of `spec` for one assignment of its type variables. A second provider (CUDA) is a second CustomOp
-// of the same name whose GetExecutionProviderType says so.
+// The runtime's view of `spec` for one assignment of its type variables.
+//
+// form: null for the CPU's; what the op is on a GPU for the one of the CUDA provider, under the same name.
 //
 // has_safe_inference: the runtime can infer shapes of a node whose optional inputs are not given. Where it cannot, an
 // op with optional inputs has no inference, and its outputs have the shapes that the model's value_info gives them.
 struct CustomOp : OrtCustomOp {
   CustomOp(const OpSpec& spec, const Signature& signature, std::vector<Type> types, const OrtApi* api,
-           bool has_safe_inference);
+           bool has_safe_inference, const cuda::Form* form);
 
   // The element type of a parameter: that of its type variable, or the ONNX type it names.
   Type TypeOf(const Param& param) const;
@@ -29,11 +32,12 @@ struct CustomOp : OrtCustomOp {
   const Signature& signature;
   std::vector<Type> types;  // in the order of spec.types
   const OrtApi* api;
+  const cuda::Form* form;
 };
 
 // The CustomOps of `spec`, one for each combination of its types.
 std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
-                                                   bool has_safe_inference);
+                                                   bool has_safe_inference, const cuda::Form* form = nullptr);
 
 // An error of the runtime itself, on its way back to the runtime.
 struct RuntimeError {

@@ -109,9 +109,13 @@ namespace onnxfuse::ort {
   X(91, OrtStatus*, KernelContext_GetOutput, (OrtKernelContext*, size_t, const int64_t*, size_t, OrtValue**))   \
   X(93, void, ReleaseStatus, (OrtStatus*))                                                                      \
   X(99, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo*))                                      \
+  X(125, OrtStatus*, GetAvailableProviders, (char***, int*))                                                    \
+  X(126, OrtStatus*, ReleaseAvailableProviders, (char**, int))                                                  \
   X(163, OrtStatus*, KernelInfoGetAttributeArray_int64, (const OrtKernelInfo*, const char*, int64_t*, size_t*)) \
   X(230, OrtStatus*, KernelInfo_GetInputCount, (const OrtKernelInfo*, size_t*))                                 \
   X(231, OrtStatus*, KernelInfo_GetOutputCount, (const OrtKernelInfo*, size_t*))                                \
+  X(237, OrtStatus*, HasSessionConfigEntry, (const OrtSessionOptions*, const char*, int*))                      \
+  X(238, OrtStatus*, GetSessionConfigEntry, (const OrtSessionOptions*, const char*, char*, size_t*))            \
   X(244, OrtStatus*, KernelInfo_GetNodeName, (const OrtKernelInfo*, char*, size_t*))                            \
   X(267, OrtStatus*, ShapeInferContext_GetInputCount, (const OrtShapeInferContext*, size_t*))                   \
   X(268, OrtStatus*, ShapeInferContext_GetInputTypeShape,                                                       \

@@ -1,14 +1,17 @@
 // The library's one exported function, and the list of ops behind it.
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "custom_ops/_runtime/adapter.h"
+#include "custom_ops/_runtime/cuda/form.h"
 #include "custom_ops/_runtime/ort_abi.h"
 #include "custom_ops/_runtime/program_op.h"
+#include "custom_ops/_runtime/providers.h"
 
 #if defined(_WIN32)
 #define ONNXFUSE_EXPORT __declspec(dllexport)
@@ -26,17 +29,21 @@ std::vector<OpSpec>& MutableOps() {
   return ops;
 }
 
-// All ops as one runtime sees them. It lives as long as the process: sessions keep pointers into it.
+// The ops of a session for one target, as one runtime sees them. It lives as long as the process: sessions keep
+// pointers into it.
 struct Domain {
   const OrtApi* api;
+  const Target target;
   OrtCustomOpDomain* handle = nullptr;
   std::vector<std::unique_ptr<Signature>> signatures;
   std::vector<std::unique_ptr<CustomOp>> ops;
   std::vector<std::unique_ptr<ProgramOp>> program_ops;
+  std::map<std::string, std::string> without_kernel;  // reason: names
 
-  Domain(const OrtApi* runtime, bool has_safe_inference) : api(runtime) {
+  Domain(const OrtApi* runtime, const Target& chosen, bool has_safe_inference) : api(runtime), target(chosen) {
     Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
+      if (target.IsCuda() && !HasKernel(spec)) continue;
       for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, has_safe_inference);
     }
     for (const ProgramOpSpec& spec : AllProgramOps()) {
@@ -45,12 +52,32 @@ struct Domain {
         Check(ort::CustomOpDomain_Add(api)(handle, program_ops.back().get()));
       }
     }
+    for (const auto& [reason, names] : without_kernel) {
+      WarnOnce("on " + cuda::Device::Of(target.device).name() + " (sm_" + std::to_string(target.arch) +
+               ") these operators run by their function bodies: " + names + ". " + reason);
+    }
+  }
+
+  bool HasKernel(const OpSpec& spec) {
+    const std::string name = Signature::Parse(spec.signature).name;
+    const cuda::Form* form = cuda::FormOf(name);
+    std::string why = "They have no CUDA kernel in this version";
+    if (form != nullptr && form->exists(target.arch, &why)) return true;
+    std::string& names = without_kernel[why];
+    names += (names.empty() ? "" : ", ") + name;
+    return false;
   }
 
   void Add(const OpSpec& spec, int variant, bool has_safe_inference) {
     signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
+    const cuda::Form* form = target.IsCuda() ? cuda::FormOf(signatures.back()->name) : nullptr;
     if (variant > 1) signatures.back()->name += "_" + std::to_string(variant);
-    for (auto& op : CustomOpsOf(spec, *signatures.back(), api, has_safe_inference)) {
+    Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference));
+    if (form != nullptr) Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference, form));
+  }
+
+  void Add(std::vector<std::unique_ptr<CustomOp>> more) {
+    for (auto& op : more) {
       Check(ort::CustomOpDomain_Add(api)(handle, op.get()));
       ops.push_back(std::move(op));
     }
@@ -63,15 +90,15 @@ bool HasSafeInference(const char* version) {
   return std::sscanf(version, "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= 24);
 }
 
-// One domain for each runtime in the process (as a rule there is one), made at its first session.
-const Domain& DomainOf(const OrtApi* api, const OrtApiBase* base) {
+// One domain for each runtime in the process (as a rule there is one) and each target, made at its first session.
+const Domain& DomainOf(const OrtApi* api, const OrtApiBase* base, const Target& target) {
   static std::mutex mutex;
   static auto* domains = new std::vector<std::unique_ptr<Domain>>;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const auto& domain : *domains) {
-    if (domain->api == api) return *domain;
+    if (domain->api == api && domain->target.arch == target.arch) return *domain;
   }
-  domains->push_back(std::make_unique<Domain>(api, HasSafeInference(base->GetVersionString())));
+  domains->push_back(std::make_unique<Domain>(api, target, HasSafeInference(base->GetVersionString())));
   return *domains->back();
 }
 
@@ -91,6 +118,7 @@ extern "C" ONNXFUSE_EXPORT OrtStatus* ORT_CALL RegisterCustomOps(OrtSessionOptio
     return onnxfuse::ort::CreateStatus(oldest)(kOrtFail, "onnxfuse: ONNX Runtime 1.18 or newer is needed");
   }
   return onnxfuse::Guard(api, [&] {
-    onnxfuse::Check(onnxfuse::ort::AddCustomOpDomain(api)(options, onnxfuse::DomainOf(api, base).handle));
+    const onnxfuse::Target target = onnxfuse::TargetOf(api, options);
+    onnxfuse::Check(onnxfuse::ort::AddCustomOpDomain(api)(options, onnxfuse::DomainOf(api, base, target).handle));
   });
 }

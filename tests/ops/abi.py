@@ -25,6 +25,7 @@ WORD = ctypes.c_size_t
 FUNCTION = ctypes.CFUNCTYPE(WORD, *[WORD] * 6)
 # What the test itself calls.
 GET_MESSAGE, CREATE_ENV, CREATE_SESSION, RUN, CREATE_OPTIONS, CREATE_TENSOR, TENSOR_DATA, CPU_MEMORY = 2, 3, 8, 9, 10, 49, 51, 69
+ADD_CONFIG_ENTRY = 130
 
 
 def declared_slots() -> dict[int, str]:
@@ -56,9 +57,11 @@ class Runtime:
         self._environment = self._make(CREATE_ENV, 4, b"test")
         self._memory = self._make(CPU_MEMORY, 0, 0)
 
-    def session(self, model: bytes) -> int:
-        """A session with our library. Raises RuntimeError with the runtime's words."""
+    def session(self, model: bytes, providers: str = "") -> int:
+        """A session with our library, which is told its providers if any are given. Raises RuntimeError with the runtime's words."""
         options = self._make(CREATE_OPTIONS)
+        if providers:
+            self._call(ADD_CONFIG_ENTRY, options, b"onnxfuse.providers", providers.encode())
         self._check(self._register(WORD(options), ctypes.byref(self._base)))
         return self._make(CREATE_SESSION, self._environment, model, WORD(len(model)), options)
 

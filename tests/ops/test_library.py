@@ -60,8 +60,9 @@ def test_every_declared_slot_is_used_and_does_what_its_name_says(runtime: abi.Ru
     uses = [(_chain("RMSNorm", x.shape), {"x": x}), (_chain("Gelu", x.shape, approximate="tanh"), {"x": x})]
     for model, feeds in (*uses, (harness.node_model(rotary, case, "float"), harness.feeds(rotary, case, "float"))):
         want = session.run(session.session(model, ["CPUExecutionProvider"]), feeds)[0]
-        got = runtime.run(runtime.session(model.SerializeToString()), feeds, "y", want.shape)
-        np.testing.assert_array_equal(got, want)
+        for providers in ("", "CPUExecutionProvider"):
+            got = runtime.run(runtime.session(model.SerializeToString(), providers), feeds, "y", want.shape)
+            np.testing.assert_array_equal(got, want)
     with pytest.raises(RuntimeError, match="attribute 'epsilon' must be a float"):
         runtime.session(_chain("RMSNorm", x.shape, epsilon=1).SerializeToString())
     unused = {name for slot, name in abi.declared_slots().items() if not runtime.calls[slot]}

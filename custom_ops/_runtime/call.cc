@@ -1,0 +1,107 @@
+#include "custom_ops/_runtime/call.h"
+
+#include <algorithm>
+
+namespace onnxfuse {
+
+Tensor ReadInput(const OrtApi* api, OrtKernelContext* context, size_t index) {
+  Tensor tensor;
+  const OrtValue* value = nullptr;
+  Check(ort::KernelContext_GetInput(api)(context, index, &value));
+  if (value == nullptr) return tensor;
+  OrtTensorTypeAndShapeInfo* made = nullptr;
+  Check(ort::GetTensorTypeAndShape(api)(value, &made));
+  const TypeAndShape info(api, made);
+  OrtElementType type = kOrtUndefined;
+  Check(ort::GetTensorElementType(api)(info.get(), &type));
+  tensor.type = static_cast<Type>(type);
+  tensor.shape = SizesOf(api, info.get());
+  tensor.is_given = true;
+  Check(ort::GetTensorMutableData(api)(const_cast<OrtValue*>(value), &tensor.data));
+  return tensor;
+}
+
+Tensor MakeOutput(const OrtApi* api, OrtKernelContext* context, size_t index, Tensor expected) {
+  OrtValue* value = nullptr;
+  Check(ort::KernelContext_GetOutput(api)(context, index, expected.shape.data(), expected.shape.size(), &value));
+  if (value == nullptr) return expected;
+  expected.is_given = true;
+  Check(ort::GetTensorMutableData(api)(value, &expected.data));
+  return expected;
+}
+
+std::string NodeName(const OrtApi* api, const OrtKernelInfo* info) {
+  size_t size = 0;
+  Check(ort::KernelInfo_GetNodeName(api)(info, nullptr, &size));
+  std::string name(size, '\0');
+  Check(ort::KernelInfo_GetNodeName(api)(info, name.data(), &size));
+  name.resize(size - 1);  // without the closing 0
+  return name;
+}
+
+std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
+  size_t rank = 0;
+  Check(ort::GetDimensionsCount(api)(info, &rank));
+  std::vector<int64_t> sizes(rank);
+  Check(ort::GetDimensions(api)(info, sizes.data(), rank));
+  return sizes;
+}
+
+Dims ToDims(const std::vector<int64_t>& sizes) {
+  Dims dims;
+  for (const int64_t size : sizes) dims.push_back({size, ""});
+  return dims;
+}
+
+OutputShapes::OutputShapes(const CustomOp& op, const Node& node, const Binding& binding,
+                           const std::vector<Dims>& inputs) {
+  if (op.spec.output_shapes != nullptr) {
+    dims = op.spec.output_shapes(node, inputs);
+    is_known.assign(dims.size(), true);
+    return;
+  }
+  for (const Param& param : op.signature.outputs) {
+    Dims one;
+    is_known.push_back(binding.Resolve(param, &one));
+    dims.push_back(std::move(one));
+  }
+}
+
+const AttributeValue& ValueOf(const std::vector<Attribute>& attributes, const std::vector<AttributeValue>& values,
+                              const char* name) {
+  const auto found =
+      std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; });
+  return values.at(static_cast<size_t>(found - attributes.begin()));
+}
+
+void NodeCall::Bind(std::vector<Tensor> inputs) {
+  inputs_ = std::move(inputs);
+  Binding binding;
+  std::vector<Dims> dims;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Param& param = node_.op.signature.inputs[i];
+    if (!inputs_[i].is_given && !param.is_optional) Fail("input ", param.name, " must be given");
+    dims.push_back(ToDims(inputs_[i].shape));
+    const std::string problem = inputs_[i].is_given ? binding.Add(param, dims.back()) : "";
+    if (!problem.empty()) Fail(problem);
+  }
+  outputs_ = OutputShapes(node_.op, *this, binding, dims).dims;
+}
+
+Tensor NodeCall::Expected(size_t index) const {
+  Tensor tensor;
+  for (const Dim& dim : outputs_.at(index)) tensor.shape.push_back(dim.value);
+  tensor.type = node_.op.TypeOf(node_.op.signature.outputs[index]);
+  return tensor;
+}
+
+RuntimeCall::RuntimeCall(const NodeFacts& node, OrtKernelContext* context)
+    : NodeCall(node), api_(node.op.api), context_(context), pool_{api_, context}, parallel_(RuntimeThreads(&pool_)) {
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < node.op.signature.inputs.size(); ++i) inputs.push_back(ReadInput(api_, context_, i));
+  Bind(std::move(inputs));
+}
+
+Tensor RuntimeCall::Output(size_t index) const { return MakeOutput(api_, context_, index, Expected(index)); }
+
+}  // namespace onnxfuse

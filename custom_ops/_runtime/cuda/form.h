@@ -1,0 +1,117 @@
+// What an op is on a GPU: programs over views of its operands.
+//
+// A kernel_cuda.cc beside an op.cc says it with a static RegisterCuda; the op is then registered for CUDA sessions
+// wherever a kernel can be had for the device. See custom_ops/gelu/kernel_cuda.cc for an example.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "custom_ops/_runtime/cuda/device.h"
+#include "custom_ops/_runtime/op.h"
+#include "custom_ops/_runtime/program.h"
+
+namespace onnxfuse::cuda {
+
+// Memory walked with `steps[i]` elements from one index of axis i to the next.
+struct View {
+  Type type = Type::kNone;
+  void* data = nullptr;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> steps;
+
+  // A tensor as it lies, row-major; or the same memory under other sizes of the same product.
+  static View Of(const Tensor& tensor) { return Of(tensor, tensor.shape); }
+  static View Of(const Tensor& tensor, std::vector<int64_t> shape);
+
+  // Indices begin to begin + size * by of one axis, every `by`-th.
+  View Slice(int64_t axis, int64_t begin, int64_t size, int64_t by = 1) const;
+  // With two axes exchanged.
+  View Swap(int64_t one, int64_t other) const;
+};
+
+// What a node needs of the runtime during one call; nothing of it where a call is only rehearsed.
+class Session {
+ public:
+  virtual Stream stream() const = 0;
+  // Device memory of the session's allocator, good until the call's kernels are done.
+  virtual void* Scratch(size_t bytes) const = 0;
+
+ protected:
+  ~Session() = default;
+};
+
+// What one node has used: its programs by their text, and its kernels by what they were made for.
+class NodeKernels {
+ public:
+  // The program of a text, lowered.
+  const Program& ProgramOf(const std::string& text);
+
+  // What `make` gives for `key`, made once.
+  template <typename Make>
+  Kernel Get(const std::string& key, Make&& make) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = kernels_.find(key);
+      if (found != kernels_.end()) return found->second;
+    }
+    const Kernel kernel = make();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kernels_.emplace(key, kernel).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Program> programs_;
+  std::map<std::string, Kernel> kernels_;
+};
+
+// One program that a form asks for, as `kernels show` prints it.
+struct Shown {
+  std::string program;
+  std::string source;
+  std::vector<std::string> names;  // of its kernels, in the order in which they start
+  Launch launch;                   // of each
+};
+
+// Where a form puts its work.
+class Queue {
+ public:
+  // session: null for a rehearsal, which makes the kernels and starts none. shown: null, or where to put what would be
+  // run; then nothing is compiled, and there need be no device.
+  Queue(const Device* device, NodeKernels* kernels, const Session* session, std::vector<Shown>* shown = nullptr)
+      : device_(device), kernels_(kernels), session_(session), shown_(shown) {}
+
+  // outputs = program(inputs), as custom_ops/_runtime/program.h defines it: inputs broadcast to one shape. The last
+  // `axes` of it are a row of reductions; with 0 there are none. An output has that shape, or size 1 along the row.
+  // An output may lie over an input if both are walked alike and no other input lies there. An input of which only
+  // sizes are read does not take part in the broadcast. Throws std::invalid_argument where shapes do not fit.
+  void Run(const std::string& program, int axes, const std::vector<View>& inputs, const std::vector<View>& outputs);
+
+ private:
+  const Device* device_;
+  NodeKernels* kernels_;
+  const Session* session_;
+  std::vector<Shown>* shown_;
+};
+
+struct Form {
+  std::string op;
+  void (*run)(const Call& call, Queue& queue);
+  // Whether the op has a kernel for devices of this architecture; if not, `*why` says why, and how to get one.
+  bool (*exists)(int arch, std::string* why);
+};
+
+// The form of an op, or null.
+const Form* FormOf(const std::string& op);
+
+// Makes a form known; a static of each kernel_cuda.cc. Without `exists`: what NVRTC compiles.
+struct RegisterCuda {
+  RegisterCuda(std::string op, void (*run)(const Call& call, Queue& queue),
+               bool (*exists)(int arch, std::string* why) = nullptr);
+};
+
+}  // namespace onnxfuse::cuda

@@ -1,0 +1,533 @@
+#include "custom_ops/_runtime/cuda/generate.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "custom_ops/_runtime/cuda/passes.h"
+#include "custom_ops/_runtime/cuda/prelude.h"
+#include "custom_ops/_runtime/half.h"
+
+namespace onnxfuse::cuda {
+namespace {
+
+// The type of an element in memory.
+const char* StorageOf(Type type) {
+  switch (type) {
+    case Type::kFloat16: return "Half";
+    case Type::kBFloat16: return "BFloat16";
+    case Type::kBool: return "uint8";
+    case Type::kInt32: return "int";
+    case Type::kInt16: return "short";
+    default: return NameOf(type);
+  }
+}
+
+// The type of a value: 16-bit floats are floats, rounded after each step.
+const char* ValueTypeOf(Type type) {
+  if (type == Type::kFloat16 || type == Type::kBFloat16) return "float";
+  return type == Type::kBool ? "bool" : StorageOf(type);
+}
+
+std::string Number(size_t number) { return std::to_string(number); }
+
+std::string Real(double value, bool is_double) {
+  if (std::isnan(value)) return is_double ? "(double)NotANumber()" : "NotANumber()";
+  if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + (is_double ? "(double)Infinity()" : "Infinity()");
+  char text[64];
+  std::snprintf(text, sizeof(text), is_double ? "%.17g" : "%.9g", value);
+  const std::string digits = text;
+  const bool is_whole = digits.find_first_of(".e") == std::string::npos;
+  return digits + (is_whole ? ".0" : "") + (is_double ? "" : "f");
+}
+
+std::string ConstantText(const Step& step) {
+  switch (step.type) {
+    case Type::kFloat: return Real(static_cast<float>(step.real), false);
+    case Type::kFloat16: return Real(ToFloat(FromFloat<Half>(static_cast<float>(step.real))), false);
+    case Type::kBFloat16: return Real(ToFloat(FromFloat<BFloat16>(static_cast<float>(step.real))), false);
+    case Type::kDouble: return Real(step.real, true);
+    case Type::kBool: return step.whole != 0 ? "true" : "false";
+    default:
+      return std::string("(") + StorageOf(step.type) + ")" + std::to_string(static_cast<uint64_t>(step.whole)) + "ull";
+  }
+}
+
+// `text`, a float, rounded as `type` rounds it.
+std::string Rounded(const std::string& text, Type type) {
+  if (type == Type::kFloat16) return "HalfRounded(" + text + ")";
+  return type == Type::kBFloat16 ? "BFloat16Rounded(" + text + ")" : text;
+}
+
+// The letter and the number of a value in the text: x0, v0.
+std::string NameOfValue(const Program& program, int value) {
+  return program.IsInput(value) ? "x" + std::to_string(value) : "v" + std::to_string(value - program.InputCount());
+}
+
+std::string ExpressionOf(const Program& program, int value) {
+  const Step& step = program.StepOf(value);
+  if (step.primitive == Primitive::kConst) return ConstantText(step);
+  std::string arguments;
+  for (const int argument : step.arguments) {
+    arguments += (arguments.empty() ? "" : ", ") + NameOfValue(program, argument);
+  }
+  if (step.primitive == Primitive::kCast) {
+    return Rounded(std::string("CastTo<") + ValueTypeOf(step.type) + ">::Of(" + arguments + ")", step.type);
+  }
+  return Rounded(std::string(NameOf(step.primitive)) + "(" + arguments + ")", step.type);
+}
+
+std::string Least(Type type) {
+  if (IsReal(type)) return type == Type::kDouble ? "-(double)Infinity()" : "-Infinity()";
+  if (IsUnsigned(type)) return "0";
+  return std::string("(") + StorageOf(type) + ")(1ull << " + std::to_string(8 * SizeOf(type) - 1) + ")";
+}
+
+std::string Most(Type type) {
+  if (IsReal(type)) return type == Type::kDouble ? "(double)Infinity()" : "Infinity()";
+  const std::string all = std::string("(") + StorageOf(type) + ")~0ull";
+  if (IsUnsigned(type)) return all;
+  return std::string("(") + StorageOf(type) + ")((1ull << " + std::to_string(8 * SizeOf(type) - 1) + ") - 1)";
+}
+
+// How a reduction is put together: the prelude's operation for the parts of threads, what a part starts with, the part
+// `r` with the element `x` added, and the result from the whole `r`.
+struct Reduction {
+  const char* operation;
+  std::string start;
+  std::string next;
+  std::string finish;
+  const char* type;  // of a part
+};
+
+Reduction ReductionOf(const Step& step) {
+  const char* type = ValueTypeOf(step.type);
+  const std::string first = "column + e == 0";
+  switch (step.primitive) {
+    case Primitive::kReduceMean: return {"Sum", "0", "Add(r, x)", std::string("Div(r, (") + type + ")p.columns)", type};
+    case Primitive::kReduceMax: return {"Greatest", Least(step.type), "Greater(" + first + ", r, x)", "r", type};
+    case Primitive::kReduceMin: return {"Least", Most(step.type), "Smaller(" + first + ", r, x)", "r", type};
+    case Primitive::kReduceProd:
+      if (IsReal(step.type)) return {"Product", "1", "Mul(r, (double)x)", std::string("(") + type + ")r", "double"};
+      return {"Product", "1", "Mul(r, x)", "r", type};
+    case Primitive::kReduceSumSquare: return {"Sum", "0", "Add(r, Mul(x, x))", "r", type};
+    case Primitive::kReduceL1: return {"Sum", "0", "Add(r, Abs(x))", "r", type};
+    case Primitive::kReduceL2: return {"Sum", "0", "Add(r, Mul(x, x))", "Sqrt(r)", type};
+    default: return {"Sum", "0", "Add(r, x)", "r", type};
+  }
+}
+
+// A formula of a Reduction with the names of the part and of the element in it.
+std::string With(const std::string& formula, const std::string& part, const std::string& element) {
+  std::string text;
+  for (size_t i = 0; i < formula.size(); ++i) {
+    const auto is_word = [&](size_t at) {
+      return at < formula.size() && std::isalnum(static_cast<unsigned char>(formula[at]));
+    };
+    const bool is_alone = (i == 0 || !is_word(i - 1)) && !is_word(i + 1);
+    text += is_alone && formula[i] == 'r' ? part : is_alone && formula[i] == 'x' ? element : std::string(1, formula[i]);
+  }
+  return text;
+}
+
+class Writer {
+ public:
+  Writer(const Program& program, const Variant& variant)
+      : program_(program), variant_(variant), passes_(program, variant.walks) {}
+
+  std::string Text() {
+    text_ << kPrelude << "\ntypedef " << (variant_.is_wide ? "uint64" : "uint32") << " Index;\n";
+    WriteParameters();
+    if (variant_.is_flat) {
+      WriteFlatKernel();
+    } else if (variant_.is_split) {
+      for (int pass = 0; pass < passes_.count; ++pass) WriteSplitKernel(pass);
+    } else {
+      WriteRowKernel();
+    }
+    return text_.str();
+  }
+
+ private:
+  size_t OperandCount() const { return variant_.walks.size(); }
+  size_t AxisCount() const { return variant_.row_axes + variant_.column_axes; }
+  bool IsOutput(size_t operand) const { return operand >= program_.inputs.size(); }
+  int ResultOf(size_t operand) const { return program_.results[operand - program_.inputs.size()]; }
+  Type TypeOf(size_t operand) const {
+    return IsOutput(operand) ? program_.TypeOf(ResultOf(operand)) : program_.inputs[operand];
+  }
+  std::string Name(int value) const { return NameOfValue(program_, value); }
+  std::string Vector(size_t operand) const {
+    return std::string("Vector<") + StorageOf(TypeOf(operand)) + ", " + std::to_string(variant_.vector) + ">";
+  }
+
+  template <typename... Parts>
+  void Line(int depth, const Parts&... parts) {
+    text_ << std::string(static_cast<size_t>(2 * depth), ' ');
+    (text_ << ... << parts) << "\n";
+  }
+
+  void WriteParameters() {
+    Line(0, "struct Parameters {");
+    Line(1, "int64 rows, columns, chunks, chunk;");
+    Line(1, "int64 size[", AxisCount(), "], step[", OperandCount(), "][", AxisCount(), "];");
+    if (const size_t count = DimsOf(program_).size(); count > 0) Line(1, "int64 dims[", count, "];");
+    Line(1, "void* data[", OperandCount(), "];");
+    Line(1, "void* scratch;");
+    Line(0, "};\n");
+  }
+
+  void Head(const std::string& name) {
+    Line(0, "extern \"C\" __global__ void __launch_bounds__(", kBlockThreads, ", 1) ", name, "(const Parameters p) {");
+  }
+
+  // i<axis> for axes begin to end, from the variable `counter`, whose last axis has `scale` elements to a count.
+  void WriteIndices(int depth, const std::string& counter, size_t begin, size_t end) {
+    if (end - begin == 1) return Line(depth, "const Index i", begin, " = ", counter, ";");
+    const std::string rest = "rest" + Number(begin);
+    Line(depth, "Index ", rest, " = ", counter, ";");
+    for (size_t axis = end - 1; axis > begin; --axis) {
+      const std::string size = "(Index)p.size[" + Number(axis) + "]";
+      Line(depth, "const Index i", axis, " = ", rest, " % ", size, ";");
+      Line(depth, rest, " /= ", size, ";");
+    }
+    Line(depth, "const Index i", begin, " = ", rest, ";");
+  }
+
+  std::string Offset(size_t operand, size_t begin, size_t end) const {
+    std::string text;
+    for (size_t axis = begin; axis < end; ++axis) {
+      text += (text.empty() ? "i" : " + i") + Number(axis);
+      const bool is_next = axis + 1 == AxisCount() && variant_.walks[operand] == Walk::kVector;
+      if (!is_next) text += " * (Index)p.step[" + Number(operand) + "][" + Number(axis) + "]";
+    }
+    return text;
+  }
+
+  // d<operand>: where the row starts in each operand.
+  void WriteBases(int depth, bool has_rows) {
+    for (size_t operand = 0; operand < OperandCount(); ++operand) {
+      const std::string type = std::string(IsOutput(operand) ? "" : "const ") + StorageOf(TypeOf(operand)) + "*";
+      Line(depth, type, " const d", operand, " = (", type, ")p.data[", operand, "]",
+           has_rows ? " + (" + Offset(operand, 0, variant_.row_axes) + ")" : "", ";");
+    }
+  }
+
+  // An element of storage as a value.
+  std::string Value(size_t operand, const std::string& stored) const {
+    const Type type = TypeOf(operand);
+    if (type == Type::kFloat16 || type == Type::kBFloat16) return "Widen(" + stored + ")";
+    return type == Type::kBool ? stored + " != 0" : stored;
+  }
+
+  std::string Stored(size_t operand, const std::string& value) const {
+    const Type type = TypeOf(operand);
+    if (type == Type::kFloat16) return "ToHalf(" + value + ")";
+    if (type == Type::kBFloat16) return "ToBFloat16(" + value + ")";
+    return type == Type::kBool ? "(uint8)" + value : value;
+  }
+
+  void Define(int depth, int value, const std::string& expression) {
+    Line(depth, "const ", ValueTypeOf(program_.TypeOf(value)), " ", Name(value), " = ", expression, ";");
+  }
+
+  // Values that are one for the row and can be had from pass `pass` on, but for reductions. The inputs among them are
+  // read where `guard` holds.
+  void WriteOnceValues(int depth, int pass, const std::string& guard) {
+    for (int value = 0; value < program_.ValueCount(); ++value) {
+      const auto at = static_cast<size_t>(value);
+      if (!passes_.is_once[at] || !passes_.is_read[at] || passes_.of[at] != pass) continue;
+      if (program_.IsInput(value)) {
+        const std::string stored = Value(at, "d" + Number(at) + "[0]");
+        Define(depth, value,
+               guard.empty() ? stored : guard + " ? " + stored + " : " + ValueTypeOf(program_.TypeOf(value)) + "()");
+      } else if (program_.StepOf(value).primitive == Primitive::kDim) {
+        const std::vector<int> dims = DimsOf(program_);
+        const auto number = std::find(dims.begin(), dims.end(), value) - dims.begin();
+        Define(depth, value, "p.dims[" + std::to_string(number) + "]");
+      } else if (!IsReduction(program_.StepOf(value).primitive)) {
+        Define(depth, value, ExpressionOf(program_, value));
+      }
+    }
+  }
+
+  // a<operand>: the vector, or the one element, of each input among `values`.
+  void WriteLoads(int depth, const std::vector<int>& values, const std::string& guard) {
+    for (const int value : values) {
+      if (!program_.IsInput(value)) continue;
+      const auto operand = static_cast<size_t>(value);
+      const bool is_vector = variant_.walks[operand] == Walk::kVector;
+      const std::string type = is_vector ? Vector(operand) : StorageOf(TypeOf(operand));
+      const std::string place = "d" + Number(operand) + " + (" + Offset(operand, variant_.row_axes, AxisCount()) + ")";
+      Line(depth, type, " a", operand, "{};");
+      Line(depth, guard, "a", operand, " = *(const ", type, "*)(", place, ");");
+    }
+  }
+
+  void WriteElementValues(int depth, const std::vector<int>& values) {
+    for (const int value : values) {
+      const auto at = static_cast<size_t>(value);
+      if (!program_.IsInput(value)) {
+        Define(depth, value, ExpressionOf(program_, value));
+      } else {
+        const bool is_vector = variant_.walks[at] == Walk::kVector;
+        Define(depth, value, Value(at, "a" + Number(at) + (is_vector ? ".v[e]" : "")));
+      }
+    }
+  }
+
+  std::vector<size_t> ElementOutputs() const {
+    std::vector<size_t> found;
+    for (size_t operand = program_.inputs.size(); operand < OperandCount(); ++operand) {
+      if (variant_.walks[operand] != Walk::kRow) found.push_back(operand);
+    }
+    return found;
+  }
+
+  void WriteStores(int depth, const std::string& guard) {
+    for (const size_t operand : ElementOutputs()) {
+      Line(depth, guard, "*(", Vector(operand), "*)(d", operand, " + (",
+           Offset(operand, variant_.row_axes, AxisCount()), ")) = o", operand, ";");
+    }
+  }
+
+  void WriteRowStores(int depth, const std::string& guard) {
+    for (size_t operand = program_.inputs.size(); operand < OperandCount(); ++operand) {
+      if (variant_.walks[operand] != Walk::kRow) continue;
+      Line(depth, guard, "d", operand, "[0] = ", Stored(operand, Name(ResultOf(operand))), ";");
+    }
+  }
+
+  void WriteOutputVectors(int depth) {
+    for (const size_t operand : ElementOutputs()) Line(depth, Vector(operand), " o", operand, ";");
+  }
+
+  void WriteOutputElements(int depth) {
+    for (const size_t operand : ElementOutputs()) {
+      Line(depth, "o", operand, ".v[e] = ", Stored(operand, Name(ResultOf(operand))), ";");
+    }
+  }
+
+  // One vector of a row in pass `pass`: reads, computes, adds to the reductions, keeps or stores.
+  void WriteVector(int depth, int pass, bool is_kept, const std::string& guard) {
+    const bool is_last = pass + 1 == passes_.count;
+    const std::vector<int> values = passes_.ElementsIn(pass, is_kept);
+    WriteLoads(depth, values, guard);
+    if (is_last) WriteOutputVectors(depth);
+    Line(0, "#pragma unroll");
+    Line(depth, "for (int e = 0; e < ", variant_.vector, "; ++e) {");
+    for (int earlier = 0; is_kept && earlier < pass; ++earlier) {
+      for (const int value : passes_.KeptAfter(earlier)) {
+        if (IsUsedIn(pass, value)) Define(depth + 1, value, "k" + Name(value) + "[" + KeptPlace() + "]");
+      }
+    }
+    WriteElementValues(depth + 1, values);
+    for (const int value : is_kept ? passes_.KeptAfter(pass) : std::vector<int>()) {
+      Line(depth + 1, "k", Name(value), "[", KeptPlace(), "] = ", Name(value), ";");
+    }
+    for (const int value : passes_.ReductionsIn(pass)) {
+      const Step& step = program_.StepOf(value);
+      const std::string part = "r" + Name(value);
+      Line(depth + 1, guard, part, " = ", With(ReductionOf(step).next, part, Name(step.arguments[0])), ";");
+    }
+    if (is_last) WriteOutputElements(depth + 1);
+    Line(depth, "}");
+    if (is_last) WriteStores(depth, guard);
+  }
+
+  std::string KeptPlace() const { return "k * " + std::to_string(variant_.vector) + " + e"; }
+
+  bool IsUsedIn(int pass, int value) const {
+    for (const int other : passes_.ElementsIn(pass, true)) {
+      if (program_.IsInput(other)) continue;
+      const std::vector<int>& arguments = program_.StepOf(other).arguments;
+      if (std::find(arguments.begin(), arguments.end(), value) != arguments.end()) return true;
+    }
+    for (const int reduction : passes_.ReductionsIn(pass)) {
+      if (program_.StepOf(reduction).arguments[0] == value) return true;
+    }
+    if (pass + 1 != passes_.count) return false;
+    const std::vector<size_t> outputs = ElementOutputs();
+    return std::any_of(outputs.begin(), outputs.end(), [&](size_t operand) { return ResultOf(operand) == value; });
+  }
+
+  void WriteFlatKernel() {
+    Head("fused");
+    Line(1, "const Index column = ((Index)blockIdx.x * ", kBlockThreads, " + threadIdx.x) * ", variant_.vector, ";");
+    Line(1, "if (column >= (Index)p.columns) return;");
+    WriteIndices(1, "column", variant_.row_axes, AxisCount());
+    WriteBases(1, false);
+    WriteOnceValues(1, 0, "");
+    if (!ElementOutputs().empty()) WriteVector(1, 0, false, "");
+    WriteRowStores(1, "");
+    Line(0, "}");
+  }
+
+  // Reductions begin: their parts, and the memory through which the warps of a block exchange them.
+  void WriteReductionStarts(int pass) {
+    for (const int value : passes_.ReductionsIn(pass)) {
+      const Reduction reduction = ReductionOf(program_.StepOf(value));
+      Line(1, reduction.type, " r", Name(value), " = ", reduction.start, ";");
+      if (variant_.threads > 32)
+        Line(1, "__shared__ ", reduction.type, " s", Name(value), "[", variant_.threads / 32, "];");
+    }
+  }
+
+  void WriteTogether(int pass) {
+    for (const int value : passes_.ReductionsIn(pass)) {
+      const Reduction reduction = ReductionOf(program_.StepOf(value));
+      const std::string shared = variant_.threads > 32 ? "s" + Name(value) : std::string("(") + reduction.type + "*)0";
+      Line(1, "r", Name(value), " = Together<", reduction.operation, ", ", variant_.threads, ">(r", Name(value), ", ",
+           shared, ");");
+    }
+  }
+
+  void WriteFinishes(int pass) {
+    for (const int value : passes_.ReductionsIn(pass)) {
+      const Reduction reduction = ReductionOf(program_.StepOf(value));
+      Define(1, value, Rounded(With(reduction.finish, "r" + Name(value), ""), program_.TypeOf(value)));
+    }
+  }
+
+  bool HasWork(int pass) const {
+    return !passes_.ReductionsIn(pass).empty() || (pass + 1 == passes_.count && !ElementOutputs().empty());
+  }
+
+  void WriteKeptArrays(int pass) {
+    for (const int value : passes_.KeptAfter(pass)) {
+      Line(1, ValueTypeOf(program_.TypeOf(value)), " k", Name(value), "[", variant_.kept * variant_.vector, "];");
+    }
+  }
+
+  void WriteRowPass(int pass) {
+    const std::string vector = std::to_string(variant_.vector), threads = std::to_string(variant_.threads);
+    if (variant_.kept > 0) {
+      WriteKeptArrays(pass);
+      Line(0, "#pragma unroll");
+      Line(1, "for (int k = 0; k < ", variant_.kept, "; ++k) {");
+      Line(2, "const Index column = (lane + k * ", threads, ") * ", vector, ";");
+    } else {
+      Line(1, "for (Index column = lane * ", vector, "; column < (Index)p.columns; column += ", threads, " * ", vector,
+           ") {");
+    }
+    Line(2, "const bool is_in = is_row && column < (Index)p.columns;");
+    WriteIndices(2, "column", variant_.row_axes, AxisCount());
+    WriteVector(2, pass, variant_.kept > 0, "if (is_in) ");
+    Line(1, "}");
+  }
+
+  void WriteRowKernel() {
+    Head("fused");
+    const int rows_of_block = kBlockThreads / variant_.threads;
+    Line(1, "const Index row = (Index)blockIdx.x * ", rows_of_block, " + threadIdx.x / ", variant_.threads, ";");
+    Line(1, "const Index lane = threadIdx.x % ", variant_.threads, ";");
+    Line(1, "const bool is_row = row < (Index)p.rows;");
+    WriteIndices(1, "row", 0, variant_.row_axes);
+    WriteBases(1, true);
+    for (int pass = 0; pass < passes_.count; ++pass) {
+      WriteOnceValues(1, pass, "is_row");
+      WriteReductionStarts(pass);
+      if (HasWork(pass)) WriteRowPass(pass);
+      WriteTogether(pass);
+      WriteFinishes(pass);
+    }
+    WriteRowStores(1, "if (is_row && lane == 0) ");
+    Line(0, "}");
+  }
+
+  // The parts of a reduction that the blocks of a row left in scratch memory.
+  std::string Slot(int value, const std::string& chunk) const {
+    int number = 0;
+    for (int other = program_.InputCount(); other < value; ++other)
+      number += IsReduction(program_.StepOf(other).primitive);
+    return std::string("*(") + ReductionOf(program_.StepOf(value)).type + "*)((char*)p.scratch + ((" +
+           std::to_string(number) + " * p.rows + row) * p.chunks + " + chunk + ") * 8)";
+  }
+
+  void WriteSplitKernel(int pass) {
+    const std::string vector = std::to_string(variant_.vector);
+    Head("fused_" + std::to_string(pass));
+    Line(1, "const Index row = blockIdx.y, lane = threadIdx.x;");
+    WriteIndices(1, "row", 0, variant_.row_axes);
+    WriteBases(1, true);
+    for (int earlier = 0; earlier <= pass; ++earlier) {
+      WriteOnceValues(1, earlier, "");
+      if (earlier == pass) break;
+      for (const int value : passes_.ReductionsIn(earlier)) {
+        const Reduction reduction = ReductionOf(program_.StepOf(value));
+        Line(1, reduction.type, " r", Name(value), " = ", reduction.start, ";");
+        Line(1, "for (int64 part = 0; part < p.chunks; ++part) r", Name(value), " = ", reduction.operation, "::Of(r",
+             Name(value), ", ", Slot(value, "part"), ");");
+      }
+      WriteFinishes(earlier);
+    }
+    WriteReductionStarts(pass);
+    if (HasWork(pass)) {
+      Line(1,
+           "const int64 end = ((int64)blockIdx.x + 1) * p.chunk < p.columns ? ((int64)blockIdx.x + 1) * p.chunk : "
+           "p.columns;");
+      Line(1, "for (Index column = (Index)(blockIdx.x * p.chunk) + lane * ", vector,
+           "; column < (Index)end; column += ", kBlockThreads, " * ", vector, ") {");
+      WriteIndices(2, "column", variant_.row_axes, AxisCount());
+      WriteVector(2, pass, false, "");
+      Line(1, "}");
+    }
+    WriteTogether(pass);
+    for (const int value : passes_.ReductionsIn(pass)) {
+      Line(1, "if (lane == 0) ", Slot(value, "blockIdx.x"), " = r", Name(value), ";");
+    }
+    if (pass + 1 == passes_.count) WriteRowStores(1, "if (lane == 0 && blockIdx.x == 0) ");
+    Line(0, "}\n");
+  }
+
+  const Program& program_;
+  const Variant& variant_;
+  const Passes passes_;
+  std::ostringstream text_;
+};
+
+}  // namespace
+
+std::string Variant::Key() const {
+  std::string key = {is_flat ? 'f' : is_split ? 's' : 'r', is_wide ? 'w' : 'n'};
+  for (const size_t part :
+       {row_axes, column_axes, static_cast<size_t>(vector), static_cast<size_t>(threads), static_cast<size_t>(kept)}) {
+    key += std::to_string(part) + ",";
+  }
+  for (const Walk walk : walks) key += static_cast<char>('0' + static_cast<int>(walk));
+  return key;
+}
+
+std::string Generate(const Program& program, const Variant& variant) { return Writer(program, variant).Text(); }
+
+std::vector<int> DimsOf(const Program& program) {
+  std::vector<int> dims;
+  for (int value = program.InputCount(); value < program.ValueCount(); ++value) {
+    if (program.StepOf(value).primitive == Primitive::kDim) dims.push_back(value);
+  }
+  return dims;
+}
+
+int PassCount(const Program& program) {
+  return Passes(program, std::vector<Walk>(program.inputs.size() + program.results.size(), Walk::kVector)).count;
+}
+
+int KeptWords(const Program& program, const std::vector<Walk>& walks) {
+  const Passes passes(program, walks);
+  int most = 0;
+  for (int pass = 0; pass + 1 < passes.count; ++pass) {
+    int words = 0;
+    for (int earlier = 0; earlier <= pass; ++earlier) {
+      for (const int value : passes.KeptAfter(earlier)) {
+        const bool is_alive = passes.last_used[static_cast<size_t>(value)] > pass;
+        words += is_alive ? static_cast<int>(std::max<int64_t>(SizeOf(program.TypeOf(value)) / 4, 1)) : 0;
+      }
+    }
+    most = std::max(most, words);
+  }
+  return most;
+}
+
+}  // namespace onnxfuse::cuda

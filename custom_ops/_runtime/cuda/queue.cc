@@ -1,0 +1,168 @@
+// From a program and views to kernels and their arguments.
+#include <algorithm>
+#include <stdexcept>
+
+#include "custom_ops/_runtime/cuda/form.h"
+#include "custom_ops/_runtime/cuda/generate.h"
+
+namespace onnxfuse::cuda {
+namespace {
+
+constexpr int kWarpThreads = 32;
+constexpr int kMostKeptWords = 128;             // of a thread's registers
+constexpr int64_t kMostRowsOfSplit = 65535;     // the driver's limit for the second axis of a grid
+constexpr int64_t kLeastVectorsOfSplit = 2048;  // a row that is shorter is left to one block
+constexpr int64_t kVectorsOfChunk = 4 * kBlockThreads;
+constexpr int64_t kBlocksOfMultiprocessor = 8;
+constexpr size_t kMostArgumentBytes = 4096;  // the driver's limit
+constexpr size_t kSlotBytes = 8;
+constexpr int kUsualMultiprocessors = 108;  // where a kernel is only shown
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The least power of two that is at least `value`.
+int PowerOfTwo(int64_t value) {
+  int power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+bool LiesOverAnInput(const Layout& layout, size_t input_count) {
+  for (size_t output = input_count; output < layout.operands.size(); ++output) {
+    for (size_t input = 0; input < input_count; ++input) {
+      const Walked &a = layout.operands[output], &b = layout.operands[input];
+      if (a.data != nullptr && a.data == b.data && a.walk == Walk::kRow) return true;
+    }
+  }
+  return false;
+}
+
+// A kernel for one layout: what its text depends on, and how a row is shared out.
+struct Plan {
+  Variant variant;
+  int64_t chunks = 1, chunk = 0;  // of a split row: how many, and elements in each
+
+  Plan(const Program& program, const Layout& layout, int multiprocessors) {
+    variant.is_flat = !program.HasReduction();
+    variant.row_axes = layout.row_axes;
+    variant.column_axes = layout.column_axes();
+    for (const Walked& operand : layout.operands) variant.walks.push_back(operand.walk);
+    variant.is_wide = layout.is_wide;
+    variant.vector = VectorWidth(layout);
+    chunk = layout.columns;
+    if (!variant.is_flat) ShareRow(program, layout, multiprocessors);
+  }
+
+  // Up to 256 vectors go to a warp or a part of it, more to a block. Rows of which each thread can keep its share are
+  // read once.
+  void ShareRow(const Program& program, const Layout& layout, int multiprocessors) {
+    const int64_t vectors = CeilDiv(layout.columns, variant.vector);
+    const bool is_short = vectors <= 8 * kWarpThreads;
+    variant.threads = is_short ? std::min(PowerOfTwo(vectors), kWarpThreads) : kBlockThreads;
+    const int each = PowerOfTwo(CeilDiv(vectors, variant.threads));
+    const int words = KeptWords(program, variant.walks) * variant.vector;
+    variant.kept = each * words <= kMostKeptWords && each <= 16 ? each : 0;
+    if (variant.kept > 0 || vectors < kLeastVectorsOfSplit || layout.rows >= multiprocessors ||
+        layout.rows > kMostRowsOfSplit || LiesOverAnInput(layout, program.inputs.size())) {
+      return;
+    }
+    variant.is_split = true;
+    chunks =
+        std::min(CeilDiv(vectors, kVectorsOfChunk), CeilDiv(kBlocksOfMultiprocessor * multiprocessors, layout.rows));
+    chunk = CeilDiv(vectors, chunks) * variant.vector;
+    chunks = CeilDiv(layout.columns, chunk);
+  }
+
+  std::vector<std::string> KernelNames(const Program& program) const {
+    if (!variant.is_split) return {"fused"};
+    std::vector<std::string> names;
+    for (int pass = 0; pass < PassCount(program); ++pass) names.push_back("fused_" + std::to_string(pass));
+    return names;
+  }
+
+  Launch Grid(const Layout& layout) const {
+    Launch launch;
+    launch.threads = kBlockThreads;
+    int64_t blocks = CeilDiv(layout.rows, kBlockThreads / variant.threads);
+    if (variant.is_flat) blocks = CeilDiv(CeilDiv(layout.columns, variant.vector), kBlockThreads);
+    if (variant.is_split) blocks = chunks;
+    launch.grid_x = static_cast<unsigned>(blocks);
+    launch.grid_y = variant.is_split ? static_cast<unsigned>(layout.rows) : 1;
+    return launch;
+  }
+};
+
+// The argument of a generated kernel, as WriteParameters in generate.cc declares it: words of 8 bytes.
+std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std::vector<int64_t>& dims,
+                               void* scratch) {
+  std::vector<uint64_t> words;
+  auto add = [&](int64_t word) { words.push_back(static_cast<uint64_t>(word)); };
+  for (const int64_t word : {layout.rows, layout.columns, plan.chunks, plan.chunk}) add(word);
+  for (const int64_t size : layout.sizes) add(size);
+  for (const Walked& operand : layout.operands) {
+    for (const int64_t step : operand.steps) add(step);
+  }
+  for (const int64_t size : dims) add(size);
+  for (const Walked& operand : layout.operands) add(reinterpret_cast<int64_t>(operand.data));
+  add(reinterpret_cast<int64_t>(scratch));
+  if (words.size() * sizeof(uint64_t) > kMostArgumentBytes) {
+    throw std::invalid_argument("operands that are broadcast in so many ways need " +
+                                std::to_string(words.size() * sizeof(uint64_t)) +
+                                " bytes of arguments; a kernel takes " + std::to_string(kMostArgumentBytes));
+  }
+  return words;
+}
+
+// The sizes of inputs that the program asks for.
+std::vector<int64_t> Dims(const Program& program, const std::vector<View>& inputs) {
+  std::vector<int64_t> sizes;
+  for (const int value : DimsOf(program)) {
+    const Step& step = program.StepOf(value);
+    const std::vector<int64_t>& shape = inputs[static_cast<size_t>(step.arguments[0])].shape;
+    sizes.push_back(
+        shape.at(static_cast<size_t>(step.whole < 0 ? step.whole + static_cast<int64_t>(shape.size()) : step.whole)));
+  }
+  return sizes;
+}
+
+// The inputs, without the sizes of those that do not take part in the broadcast.
+std::vector<View> Broadcasting(const Program& program, const std::vector<View>& inputs) {
+  const std::vector<bool> broadcasts = program.Broadcasts();
+  std::vector<View> views = inputs;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (!broadcasts[i]) views[i].shape.clear(), views[i].steps.clear();
+  }
+  return views;
+}
+
+int ReductionCount(const Program& program) {
+  return static_cast<int>(std::count_if(program.steps.begin(), program.steps.end(),
+                                        [](const Step& step) { return IsReduction(step.primitive); }));
+}
+
+}  // namespace
+
+void Queue::Run(const std::string& text, int axes, const std::vector<View>& inputs, const std::vector<View>& outputs) {
+  const Program& program = kernels_->ProgramOf(text);
+  const Layout layout =
+      Layout::Of(static_cast<size_t>(axes), !program.HasReduction(), Broadcasting(program, inputs), outputs);
+  if (layout.rows == 0 || (!program.HasReduction() && layout.columns == 0)) return;
+  const Plan plan(program, layout, device_ == nullptr ? kUsualMultiprocessors : device_->multiprocessors());
+  const std::vector<std::string> names = plan.KernelNames(program);
+  const Launch launch = plan.Grid(layout);
+  if (shown_ != nullptr) return shown_->push_back({text, Generate(program, plan.variant), names, launch});
+  std::vector<Kernel> kernels;
+  const std::string key = plan.variant.Key() + "\n" + text + "\n";
+  for (const std::string& name : names) {
+    kernels.push_back(
+        kernels_->Get(key + name, [&] { return device_->CompiledKernel(Generate(program, plan.variant), name); }));
+  }
+  if (session_ == nullptr) return;
+  const auto slots = static_cast<size_t>(ReductionCount(program) * layout.rows * plan.chunks);
+  void* scratch = plan.variant.is_split ? session_->Scratch(slots * kSlotBytes) : nullptr;
+  std::vector<uint64_t> argument = Argument(layout, plan, Dims(program, inputs), scratch);
+  void* arguments[] = {argument.data()};
+  for (const Kernel& kernel : kernels) device_->Start(kernel, launch, session_->stream(), arguments);
+}
+
+}  // namespace onnxfuse::cuda
