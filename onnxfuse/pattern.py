@@ -293,11 +293,14 @@ class Call:
     outputs: tuple[Any, ...] = (None,)  # what the 2nd, 3rd, ... output gives: a sub-pattern's name, a Value, or None; the first is the root
     op: Any = None  # the `onnxfuse.op.Op`, for ops of ours
     context: tuple[Any, ...] = ()  # Nodes in front, in order: what they make is relied on, so a rewrite is validated behind them
+    title: str = ""  # what people are told it becomes, where the op's name alone does not say it
     then: tuple[Any, ...] = ()  # `rule.Made`s that in turn make the root of the first output, each taking it as its first operand
 
     @property
     def label(self) -> str:
         """The op as people write it: `com.microsoft.Gelu`; ours and standard ones by their name alone."""
+        if self.title:
+            return self.title
         return self.name if self.domain in ("", "ai.onnx") or self.op is not None else f"{self.domain}.{self.name}"
 
     def giving(self, *outputs: Any) -> Call:

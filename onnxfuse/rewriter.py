@@ -406,12 +406,12 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     candidate = rewrite_.candidate
     model, context = candidate.view.graph.model, candidate.call.context
     nodes = dict.fromkeys((*context, *candidate.region))
-    inputs = _inputs(candidate)
+    inputs = _inputs(candidate, sizes)
     given = set(inputs) | {o for n in nodes for o in n.outputs if o is not None}
     read = dict.fromkeys(v for n in nodes for v in n.inputs if v is not None and v not in given)
     twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in candidate.inputs]
     wanted = [v for v in read if v not in twins]
-    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *filter(_is_known, candidate.inputs)] if v.producer not in nodes}
+    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if _is_known(v, sizes))] if v.producer not in nodes}
     outputs = [o for o in candidate.outputs if o is not None]
     same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
     replaced = [_copy(n.proto) for n in nodes if n not in context]
@@ -428,16 +428,18 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     return before, after
 
 
-def _inputs(candidate: Candidate) -> list[Value]:
+def _inputs(candidate: Candidate, sizes: Mapping[str, int]) -> list[Value]:
     """What the small models are fed: a candidate's inputs, and where it relies on how some are made, what they are made from."""
     context = candidate.call.context
     made = {o for n in context for o in n.outputs}
     sources = (v for n in context for v in n.inputs if v is not None and v.elements is None)
-    return [v for v in dict.fromkeys((*candidate.inputs, *sources)) if v not in made and not _is_known(v)]
+    return [v for v in dict.fromkeys((*candidate.inputs, *sources)) if v not in made and not _is_known(v, sizes)]
 
 
-def _is_known(value: Value) -> bool:
-    return value.is_constant or value.elements is not None
+def _is_known(value: Value, sizes: Mapping[str, int]) -> bool:
+    """Whether it is a constant, or a size that `sizes` say."""
+    said = value.elements is not None and all(isinstance(substitute(e, sizes), int) for e in value.elements)
+    return value.is_constant or said
 
 
 def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:
@@ -448,7 +450,7 @@ def _tensor(value: Value, sizes: Mapping[str, int]) -> onnx.TensorProto:
         return numpy_helper.from_array(array, value.name)
     held = constant_value(value)
     assert held is not None, f"'{value.name}' is neither an input nor constant"
-    return numpy_helper.from_array(np.ascontiguousarray(held), value.name)
+    return numpy_helper.from_array(np.ascontiguousarray(held).reshape(held.shape), value.name)  # which makes a row of a single number
 
 
 def _small(

@@ -63,8 +63,14 @@ def show(term: Term, depth: int = 6) -> str:
     if term.op == SUM:
         head = [] if term.coefficient == 0 else [f"{term.coefficient:.6g}"]
         return "(" + " + ".join(head + [("" if c == 1 else f"{c:.6g}*") + show(t, depth - 1) for t, c in term.parts]) + ")"
-    attributes = [f"{k}={v}" for k, v in term.attributes.items()]
+    attributes = [f"{k}={_shown(v)}" for k, v in term.attributes.items()]
     return f"{term.op}({', '.join([show(a, depth - 1) for a in term.args] + attributes)})"
+
+
+def _shown(attribute: Any) -> str:
+    """A layout as the shape that it gives."""
+    shape = getattr(attribute, "shape", None)
+    return str(attribute) if shape is None else f"[{','.join(map(str, shape))}]"
 
 
 def close(a: float, b: float, tolerance: float = TOLERANCE) -> bool:

@@ -6,7 +6,7 @@ Weights in external files stay there: they are joined by a Concat, which a runti
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -101,7 +101,8 @@ def _merged(match: Match, source: Value, parts: Sequence[Projection]) -> Call:
     else:
         total = Made("MatMul", (source, rows), match.root.dtype, shape)
         total = total if bias is None else Made("Add", (total, bias), match.root.dtype, shape)
-    return _split(match, total, source, [p.columns for p in parts]).giving(*(p.result for p in parts[1:]))
+    made = _split(match, total, source, [p.columns for p in parts]).giving(*(p.result for p in parts[1:]))
+    return replace(made, title=f"{first.node.op} + Split")
 
 
 def _joined(values: Sequence[Value], axis: int) -> Made:
