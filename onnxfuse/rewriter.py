@@ -411,7 +411,8 @@ def as_models(rewrite_: Rewrite, sizes: Mapping[str, int]) -> tuple[onnx.ModelPr
     read = dict.fromkeys(v for n in nodes for v in n.inputs if v is not None and v not in given)
     twins = [v for v in read if v in candidate.twins and not v.is_constant and candidate.twins[v] in candidate.inputs]
     wanted = [v for v in read if v not in twins]
-    tensors = {v.name: _tensor(v, sizes) for v in [*wanted, *(v for v in candidate.inputs if _is_known(v, sizes))] if v.producer not in nodes}
+    known = (v for v in candidate.inputs if _is_known(v, sizes))
+    tensors = {v.name: _tensor(v, sizes) for v in (*wanted, *known) if v.producer not in nodes}
     outputs = [o for o in candidate.outputs if o is not None]
     same = [onnx.helper.make_node("Identity", [candidate.twins[v].name], [v.name]) for v in twins]
     replaced = [_copy(n.proto) for n in nodes if n not in context]
