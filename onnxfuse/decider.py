@@ -109,7 +109,7 @@ class Decider:
         found = [c for _, regions in self.regions(named, barred) for c in regions.found]
         weigh = covered if everything else worth
         while True:
-            chosen, ended = select(found, weigh)
+            chosen, ended = select(found, weigh, () if everything else bonuses(found, self.recipes, self.pricers))
             loser = None if everything else self._loser([*named, *chosen], chosen)
             if loser is None:
                 break

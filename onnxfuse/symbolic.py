@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import TypeAlias, Union
+from typing import TypeAlias, TypeVar, Union
 
 from onnxfuse.errors import ShapeError
 
@@ -20,6 +20,7 @@ Dim: TypeAlias = Union[int, "Expr"]
 _Monomial: TypeAlias = "tuple[_Atom, ...]"  # sorted by `_Atom.order`, repeated for powers; empty: the constant term
 _Terms: TypeAlias = "dict[_Monomial, int]"
 
+T = TypeVar("T")
 SIZE_LIMIT = 128  # atoms in one expression; beyond it an unknown stands for the rest, so that all stays linear
 
 
@@ -214,6 +215,36 @@ def substitute(dim: Dim, sizes: Mapping[str, int]) -> Dim:
             part = part * _substitute_atom(atom, sizes)
         result = result + part
     return result
+
+
+def spelled(dim: Dim, number: Callable[[int], T], symbol: Callable[[str], T], apply: Callable[[str, T, T], T]) -> T | None:
+    """The size by steps: numbers and symbols put together by "+", "*", "//" (of nothing negative), "max" and "min".
+
+    None where these do not do.
+    """
+    if isinstance(dim, int):
+        return number(dim)
+    total: T | None = None
+    for monomial, factor in dim.terms.items():
+        part = number(factor) if factor != 1 or not monomial else None
+        for atom in monomial:
+            made = _spelled_atom(atom, number, symbol, apply)
+            if made is None:
+                return None
+            part = made if part is None else apply("*", part, made)
+        assert part is not None
+        total = part if total is None else apply("+", total, part)
+    return total
+
+
+def _spelled_atom(atom: _Atom, number: Callable[[int], T], symbol: Callable[[str], T], apply: Callable[[str, T, T], T]) -> T | None:
+    if atom.kind == "symbol":
+        return symbol(atom.text)
+    if atom.kind not in ("max", "min", "//") or (atom.kind == "//" and not atom.is_nonnegative):
+        return None
+    made = [spelled(arg, number, symbol, apply) for arg in atom.args]
+    known = [m for m in made if m is not None]
+    return reduce(lambda a, b: apply(atom.kind, a, b), known) if len(known) == len(made) else None
 
 
 def symbols(dim: Dim) -> set[str]:

@@ -47,6 +47,6 @@ CASES = [
 TIMED = [_case(SOFTMAX, (1, 16)), _case(SOFTMAX, (128, 256))]
 
 REFUSED = [
-    Refusal("row", {"x0": (3, 4), "x1": (4,), "x2": (4,)}, {"program": NORM}),
-    Refusal("axes", {"x0": (3,)}, {"program": SOFTMAX, "axes": 2}),
+    Refusal("must have size 1", {"x0": (3, 4), "x1": (4,), "x2": (4,)}, {"program": parse(NORM).text}),
+    Refusal("axes", {"x0": (3,)}, {"program": parse(SOFTMAX).text, "axes": 0}),
 ]

@@ -6,18 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from onnxfuse.candidate import MIN_OPSET, Candidate, Written
 from onnxfuse.canonical import View
 from onnxfuse.custom_ops.fused_elementwise import op as elementwise
 from onnxfuse.custom_ops.fused_reduction import op as reduction
 from onnxfuse.decision import Decision, Verdict
+from onnxfuse.generated.body import body as spell_body
 from onnxfuse.generated.flow import Flow, Merger, flow
 from onnxfuse.generated.region import Region, body, finish
 from onnxfuse.generated.regions import Group, Limits, grow
 from onnxfuse.generated.roles import Role, role_of
-from onnxfuse.graph import Graph, Node
+from onnxfuse.generated.sizes import Sizes, find_sizes
+from onnxfuse.graph import Graph, Node, Value
 from onnxfuse.op import DOMAIN, Op
 from onnxfuse.pattern import Call
+from onnxfuse.rule import NewConstant, Operand
 
 ROUNDS = 4  # in which nodes are left out that keep a group from being a region
 MOST_KINDS = 5  # operators that a name tells
@@ -48,7 +53,14 @@ FUSED_REDUCTION = Generator(
     reduction.FUSED_REDUCTION,
     reduction.NAMES,
 )
-GENERATORS = {g.name: g for g in (FUSED_ELEMENTWISE, FUSED_REDUCTION)}
+FUSED_SIZES = Generator(
+    "fused_sizes",
+    "layout",
+    "Shape arithmetic -> FusedElementwise: sizes are read off the inputs of the graph, whatever computes them now.",
+    elementwise.FUSED_ELEMENTWISE,
+    elementwise.NAMES,
+)
+GENERATORS = {g.name: g for g in (FUSED_ELEMENTWISE, FUSED_REDUCTION, FUSED_SIZES)}
 
 
 @dataclass
@@ -79,7 +91,12 @@ class Finder:
             for region in self._grown(around, roles, limits, regions.apart):
                 if (nodes := frozenset(region.nodes)) not in seen:
                     seen.add(nodes)
-                    regions.found.append(self._candidate(view, region))
+                    regions.found.append(_candidate(view, region))
+        if FUSED_SIZES.name in self.generators and view.graph.inputs:
+            sizes = [s for s in find_sizes(around, self.most_nodes) if len(s.region) > 1 and barred.isdisjoint(s.region)]
+            regions.found += [_sized(view, s) for s in sizes]
+            for node in {node for s in sizes for node in s.region}:
+                regions.apart.pop(node, None)
         return regions
 
     def _ways(self, regions: Regions) -> Iterator[Limits]:
@@ -130,27 +147,53 @@ class Finder:
                 apart.pop(node, None)
         return [r for r in regions if r.program.is_reduction or FUSED_ELEMENTWISE.name in self.generators]
 
-    def _candidate(self, view: View, region: Region) -> Candidate:
-        generator = FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE
-        op = generator.op
-        attributes: dict[str, object] = {"program": region.program.text}
-        if "axes" in op.attributes:
-            attributes["axes"] = region.axes
-        call = Call(DOMAIN, op.name, region.inputs, attributes, (None, *region.outputs[1:]), op)
-        root = region.outputs[0]
-        assert root.producer is not None
-        decision = Decision(
-            generator.name,
-            Verdict.DECLINED,
-            view.graph.name,
-            root.producer.label,
-            root.name,
-            tuple(node.op for node in region.nodes),
-            tuple(node.label for node in region.nodes),
-            f"{op.name}[{shown(region.ops)}]",
-        )
-        written = Written(body(region, DOMAIN, tuple(op.attributes)), region.shape, frozenset(_views(region)))
-        return Candidate(generator, call, view, region.outputs, region.nodes, frozenset(region.nodes), {}, decision, written=written)
+
+def _candidate(view: View, region: Region) -> Candidate:
+    generator = FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE
+    attributes: dict[str, object] = {"program": region.program.text}
+    if "axes" in generator.op.attributes:
+        attributes["axes"] = region.axes
+    call = Call(DOMAIN, generator.op.name, region.inputs, attributes, (None, *region.outputs[1:]), generator.op)
+    views = frozenset(node for node in region.nodes if region.roles[node].kind == "view")
+    written = Written(body(region, DOMAIN, tuple(generator.op.attributes)), region.shape, views)
+    return _made(generator, view, call, region.outputs, region.nodes, frozenset(region.nodes), region.ops, written)
+
+
+def _sized(view: View, sizes: Sizes) -> Candidate:
+    op, length = FUSED_SIZES.op, sizes.length
+    attributes = {"program": sizes.program.text}
+    operands: tuple[Operand, ...] = sizes.inputs
+    if len(sizes.program.inputs) > len(operands):
+        operands = (*operands, NewConstant(np.arange(length or 0).reshape((-1,) if length is not None else ()), view.graph.inputs[0]))
+    call = Call(DOMAIN, op.name, operands, attributes, (None, *sizes.outputs[1:]), op)
+    spelled = spell_body(sizes.program, domain=DOMAIN, name="", opset=view.graph.opset, formal=tuple(op.attributes))
+    written = Written(spelled, () if length is None else (length,), frozenset())
+    return _made(FUSED_SIZES, view, call, sizes.outputs, sizes.region, sizes.removed, [n.op for n in sizes.region], written)
+
+
+def _made(
+    generator: Generator,
+    view: View,
+    call: Call,
+    outputs: tuple[Value, ...],
+    region: tuple[Node, ...],
+    removed: frozenset[Node],
+    ops: Sequence[str],
+    written: Written,
+) -> Candidate:
+    root = outputs[0]
+    assert root.producer is not None
+    decision = Decision(
+        generator.name,
+        Verdict.DECLINED,
+        view.graph.name,
+        root.producer.label,
+        root.name,
+        tuple(node.op for node in region),
+        tuple(node.label for node in region),
+        f"{generator.op.name}[{shown(ops)}]",
+    )
+    return Candidate(generator, call, view, outputs, region, removed, {}, decision, written=written)
 
 
 def apart(regions: Iterable[tuple[View, Regions]]) -> Iterator[Decision]:
@@ -181,6 +224,8 @@ def acyclic(named: Sequence[Candidate], chosen: Sequence[Candidate]) -> tuple[li
 
 def _merged(merger: Merger, candidate: Candidate) -> bool:
     """Whether its nodes can be one beside what is merged; if so they are."""
+    if all(v.producer is None for v in candidate.inputs):
+        return True  # it waits for nothing
     blocks = [merger.of(merger.flow.blocks[node]) for node in candidate.region]
     if merger.waits(blocks):
         return False
@@ -211,10 +256,6 @@ def shown(ops: Sequence[str]) -> str:
     kinds = list(Counter(ops))
     more = len(kinds) - MOST_KINDS
     return "+".join(kinds[:MOST_KINDS]) + (f"+{more} more" if more > 0 else "")
-
-
-def _views(region: Region) -> Iterator[Node]:
-    yield from (node for node in region.nodes if region.roles[node].kind == "view")
 
 
 def _computes(group: Group) -> int:

@@ -89,7 +89,7 @@ class Program:
         """The text form; `parse` reads it back."""
         head = " ".join(f"x{i}:{given.type}{'/row' if given.row else ''}" for i, given in enumerate(self.inputs))
         lines = [f"v{i}:{step.type} = {step.op}({', '.join(_shown(step))})" for i, step in enumerate(self.steps)]
-        return "\n".join([head, *lines, f"-> {' '.join(self.results)}"])
+        return "\n".join([head, *lines, f"-> {', '.join(self.results)}"])
 
 
 def parse(text: str) -> Program:
@@ -99,7 +99,7 @@ def parse(text: str) -> Program:
     if not lines or not lines[-1].startswith("->"):
         raise UsageError(f"program: must end in a line `-> v3` with its results; got {lines[-1] if lines else head!r}")
     steps = tuple(_step(line, i) for i, line in enumerate(lines[:-1]))
-    return Program(inputs, steps, tuple(lines[-1][2:].split()))
+    return Program(inputs, steps, tuple(lines[-1][2:].replace(",", " ").split()))
 
 
 _INPUT = re.compile(r"x(\d+):(\w+)(/row)?")

@@ -173,7 +173,7 @@ class _Body:
 
     def _constant(self, array: np.ndarray) -> str:
         name = self.fresh()
-        self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(array))))
+        self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))))
         return name
 
 

@@ -69,13 +69,13 @@ def node_model(
         node.output.pop()
     functions = [op.body(instance(op, case, kind, opset))] if body and isinstance(case, Case) else []
     model = _model([node], op, case, kind, wanted, opset, functions, symbolic=symbolic)
-    if value_info and isinstance(case, Case):
+    if (value_info or op.formals is not None) and isinstance(case, Case):  # nothing but the model says the types of what is generated
         model.graph.value_info.extend(_infos(op, case, kind, [p for p in outputs if p.name in wanted]))
     return model
 
 
 def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model, but every graph input goes to the node by way of a Mul by 1, and the node's outputs leave by another."""
+    """The same model, but float inputs go to the node by way of a Mul by 1, and float outputs leave by another, others by an Identity."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     node = next(n for n in copy.graph.node if n.domain == DOMAIN)
@@ -83,7 +83,10 @@ def with_copies(model: onnx.ModelProto) -> onnx.ModelProto:
     one = helper.make_node("Constant", [], ["one"], value=helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]))
     floats = {i.name for i in copy.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT}
     before = [helper.make_node("Mul", [name, "one"], [f"{name}_copy"]) for name in node.input if name in floats]
-    after = [helper.make_node("Mul", [f"{name}_copy", "one"], [name]) for name in node.output if name]
+    made = {i.name for i in (*copy.graph.output, *copy.graph.value_info) if i.type.tensor_type.elem_type == TensorProto.FLOAT}
+    after = [
+        helper.make_node(*(("Mul", [f"{n}_copy", "one"]) if n in made else ("Identity", [f"{n}_copy"])), [n]) for n in node.output if n
+    ]
     infos = [i for i in (*copy.graph.input, *copy.graph.value_info) if i.name in floats or i.name in node.output]
     for info in infos:
         copy.graph.value_info.add().CopyFrom(info)
