@@ -5,7 +5,6 @@ What is examined is imported inside the checks: this module works where onnx or 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import platform
@@ -19,6 +18,7 @@ from typing import Any
 
 from onnxfuse.cost.detect import core_count, cpu_flags, cpu_name
 from onnxfuse.cost.devices import find
+from onnxfuse.driver import gpus
 from onnxfuse.errors import OnnxFuseError
 
 RUNTIMES = re.compile(r"onnxruntime([-_](gpu|training|directml|openvino|qnn|rocm|cann|silicon|azure))*$")
@@ -162,25 +162,6 @@ def _gpus(part: str) -> Finding:
         remedy = "pip uninstall -y onnxruntime; pip install onnxruntime-gpu"
         return Finding(part, State.NOTE, f"{found}, but this ONNX Runtime cannot use them", remedy)
     return Finding(part, State.GOOD, found)
-
-
-def gpus() -> list[str]:
-    """Names of the NVIDIA GPUs that the driver shows; empty without a driver."""
-    try:
-        cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return []
-    count = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return []
-    return [name for ordinal in range(count.value) if (name := _gpu_name(cuda, ordinal))]
-
-
-def _gpu_name(cuda: ctypes.CDLL, ordinal: int) -> str:
-    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    if cuda.cuDeviceGet(ctypes.byref(device), ordinal) or cuda.cuDeviceGetName(name, len(name), device):
-        return ""
-    return name.value.decode(errors="replace")
 
 
 def _triton(part: str) -> Finding:

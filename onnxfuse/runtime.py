@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import logging
 import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -20,7 +22,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import onnxfuse
-from onnxfuse import graph
+from onnxfuse import driver, graph
 from onnxfuse.errors import ModelError, OnnxFuseError, RuntimeMissingError
 from onnxfuse.op import DOMAIN
 
@@ -29,6 +31,7 @@ Feeds: TypeAlias = "dict[str, Any]"  # by input name; tensors are arrays
 
 LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 PROTO_LIMIT = 2**31 - 1  # bytes; protobuf writes no larger message
+CUDA = "CUDAExecutionProvider"
 PROVIDERS_ENTRY = "onnxfuse.providers"  # of a session's options: for which providers our library registers operators
 SILENT = 4  # ONNX Runtime log severity: what goes wrong is told by our errors
 SOURCE_PLACE = re.compile(r"/\S+\.(?:cc|h|cpp):\d+ [^()]*\((?:[^()]|\([^()]*\))*\) ?(?:const )?")  # a path, a line, a C++ signature
@@ -67,9 +70,9 @@ def require_onnxruntime() -> ModuleType:
 
 
 def default_providers() -> list[str]:
-    """CUDA where this ONNX Runtime has it, then the CPU."""
+    """CUDA where this ONNX Runtime has it and the machine a GPU, then the CPU."""
     available = require_onnxruntime().get_available_providers()
-    return [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
+    return [p for p in (CUDA, "CPUExecutionProvider") if p in available and (p != CUDA or driver.gpus())]
 
 
 def session(
@@ -102,7 +105,7 @@ def session(
     weights = _external_weights(runtime, proto, folder) if folder is not None else {}
     options.add_external_initializers(list(weights), list(weights.values()))
     needed = [*libraries, *([library_path()] if register and has_own_ops(proto) else [])]
-    providers = list(providers) if providers is not None else default_providers()
+    providers = _usable(providers) if providers is not None else default_providers()
     options.add_session_config_entry(PROVIDERS_ENTRY, ",".join(map(_provider_entry, providers)))
     _register(options, needed)
     content = _content(source)
@@ -172,6 +175,19 @@ def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
             bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
             for body in bodies:
                 yield from _nodes(body.node)
+
+
+def _usable(providers: Sequence[Any]) -> list[Any]:
+    """The providers without CUDA where there is no GPU: ONNX Runtime would say so at length, once for each session."""
+    usable = [p for p in providers if _provider_entry(p).split(":")[0] != CUDA or driver.gpus()]
+    if len(usable) < len(providers):
+        _say_once("the session asks for CUDAExecutionProvider, but NVIDIA's driver is missing or shows no GPU: it runs on the CPU")
+    return usable or ["CPUExecutionProvider"]
+
+
+@cache
+def _say_once(text: str) -> None:
+    logging.getLogger("onnxfuse").warning(text)
 
 
 def _provider_entry(provider: Any) -> str:

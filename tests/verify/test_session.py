@@ -14,6 +14,7 @@ import onnx.parser
 import pytest
 
 import onnxfuse
+from onnxfuse import driver
 from onnxfuse import runtime as session
 from onnxfuse.errors import ModelError, RuntimeMissingError
 
@@ -47,6 +48,17 @@ def test_a_missing_runtime_is_told_with_the_command_to_run(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(RuntimeMissingError, match=r'pip install "onnxfuse\[cpu\]".*"onnxfuse\[gpu\]".*exclude each other'):
         session.session(model(NEG))
+
+
+def test_a_gpu_that_is_not_there_is_told_once_and_the_model_runs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(driver, "gpus", lambda: [])
+    session._say_once.cache_clear()
+    for providers in (["CUDAExecutionProvider", *CPU], [("CUDAExecutionProvider", {"device_id": 1}), *CPU], ["CUDAExecutionProvider"]):
+        made = session.session(model(OWN), providers)
+        assert made.get_providers() == CPU
+        assert np.allclose(session.run(made, {"x": np.array([2], np.float32)})[0], [1.9544997], atol=1e-6)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "NVIDIA's driver is missing or shows no GPU: it runs on the CPU" in caplog.text
 
 
 def test_half_an_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
