@@ -67,10 +67,12 @@ class Program:
     def rows(self) -> frozenset[str]:
         """Names of inputs and values that have size 1 over the row's axes."""
         found = {f"x{i}" for i, given in enumerate(self.inputs) if given.row}
-        constants = {f"v{i}" for i, step in enumerate(self.steps) if step.op == CONST}
+        constants: set[str] = set()  # and what is computed of nothing else: they are of no shape
         for i, step in enumerate(self.steps):
-            computed = bool(step.operands) and step.op != DIM and all(o in found or o in constants for o in step.operands)
-            if is_reduction(step.op) or computed:
+            plain = [o for o in step.operands if o not in constants]
+            if step.op == DIM or not plain:
+                constants.add(f"v{i}")
+            elif is_reduction(step.op) or found.issuperset(plain):
                 found.add(f"v{i}")
         return frozenset(found)
 

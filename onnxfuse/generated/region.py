@@ -173,7 +173,8 @@ class _Body:
 
     def _constant(self, array: np.ndarray) -> str:
         name = self.fresh()
-        self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))))
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))  # which makes a row of a single number
+        self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
         return name
 
 
