@@ -9,6 +9,7 @@ from functools import cached_property
 
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
+from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Price
 from onnxfuse.decision import Decision
 from onnxfuse.generated.candidates import Finder, Generator, Regions, acyclic, crowded
@@ -60,7 +61,7 @@ class Decider:
         self._unfused: dict[At, float] = {}
         self.found: list[Candidate] = []
         self.declined: list[Decision] = []
-        self.finder = Finder(generators, self.cost.max_nodes)
+        self.finder = Finder(generators, self.cost.max_nodes, on_cpu=isinstance(self.cost.device, Cpu))
         self._regions: dict[tuple[Graph, frozenset[Node], frozenset[Node]], Regions] = {}
         self._generated: dict[Place, Candidate] = {}
         for done, view in enumerate(self.views):

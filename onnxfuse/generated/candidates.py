@@ -15,9 +15,10 @@ from onnxfuse.custom_ops.fused_reduction import op as reduction
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.generated.body import body as spell_body
 from onnxfuse.generated.flow import Flow, Merger, flow
+from onnxfuse.generated.primitives import is_integer
 from onnxfuse.generated.region import Region, body, finish
 from onnxfuse.generated.regions import Group, Limits, grow
-from onnxfuse.generated.roles import Role, role_of
+from onnxfuse.generated.roles import Role, role_of, type_of
 from onnxfuse.generated.sizes import Sizes, find_sizes
 from onnxfuse.graph import Graph, Node, Value
 from onnxfuse.op import DOMAIN, Op
@@ -73,10 +74,14 @@ class Regions:
 
 @dataclass
 class Finder:
-    """Finds regions in the graphs of one model. generators: the kinds that may be made. most_nodes: in one region."""
+    """Finds regions in the graphs of one model. generators: the kinds that may be made. most_nodes: in one region.
+
+    on_cpu: the model runs there. On a GPU the runtime keeps what computes shapes on the CPU, and so must we.
+    """
 
     generators: Mapping[str, Generator]
     most_nodes: int
+    on_cpu: bool = True
     _roles: dict[Graph, dict[Node, Role | str]] = field(default_factory=dict)
 
     def find(self, view: View, chosen: Sequence[Candidate], barred: frozenset[Node] = frozenset()) -> Regions:
@@ -92,7 +97,7 @@ class Finder:
                 if (nodes := frozenset(region.nodes)) not in seen:
                     seen.add(nodes)
                     regions.found.append(_candidate(view, region))
-        if FUSED_SIZES.name in self.generators and view.graph.inputs:
+        if FUSED_SIZES.name in self.generators and self.on_cpu and view.graph.inputs:
             sizes = [s for s in find_sizes(around, self.most_nodes) if len(s.region) > 1 and barred.isdisjoint(s.region)]
             regions.found += [_sized(view, s) for s in sizes]
             for node in {node for s in sizes for node in s.region}:
@@ -117,6 +122,8 @@ class Finder:
                 continue
             if isinstance(role, str):
                 apart[node] = role
+            elif not self.on_cpu and _is_size(node):
+                apart[node] = "whole numbers of rank 0 or 1 may be sizes, which stay on the CPU"
             elif node in barred:
                 apart[node] = "a region with it failed validation"
             else:
@@ -256,6 +263,12 @@ def shown(ops: Sequence[str]) -> str:
     kinds = list(Counter(ops))
     more = len(kinds) - MOST_KINDS
     return "+".join(kinds[:MOST_KINDS]) + (f"+{more} more" if more > 0 else "")
+
+
+def _is_size(node: Node) -> bool:
+    """Whether what the node makes may be the size of something."""
+    made = node.outputs[0]
+    return made is not None and made.rank in (0, 1) and is_integer(type_of(made))
 
 
 def _computes(group: Group) -> int:

@@ -87,6 +87,15 @@ def difference(example: Example) -> str | None:
     return None
 
 
+def runs(example: Example) -> bool:
+    """Whether ONNX Runtime runs the body."""
+    try:
+        _run(_session(body_model(example), register=False), example)
+    except (OnnxFuseError, _Refused):
+        return False
+    return True
+
+
 class _Refused(Exception):
     """A run that ONNX Runtime ended with an error."""
 

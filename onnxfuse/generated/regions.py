@@ -64,6 +64,7 @@ def grow(flow: Flow, roles: Mapping[Node, Role], limits: Limits) -> list[Group]:
     for node in reversed(list(roles)):
         if limits.reduce or not roles[node].axes:
             grower.place(node, roles[node])
+    grower.unite()
     return sorted(grower.groups.values(), key=lambda group: group.block.first)
 
 
@@ -80,6 +81,24 @@ class _Grower:
             if group is not made and self._may_join(node, role, made, group):
                 made = self._join(made, group)
         self.groups[made.block] = made
+
+    def unite(self) -> None:
+        """Let groups join that read each other: one may have become a reduction after the other was left alone for want of it."""
+        for group in sorted(self.groups.values(), key=lambda group: -group.block.first):
+            for node in list(group.members) if self.groups.get(group.block) is group else ():
+                for other in [g for g in map(self.groups.get, self._readers(node)) if g is not None]:
+                    if other is not group and self._may_unite(node, group, other):
+                        group = self._join(group, other)
+                        self.groups[group.block] = group
+
+    def _may_unite(self, node: Node, one: Group, other: Group) -> bool:
+        if len(one.members) + len(other.members) > self.limits.most_nodes:
+            return False
+        in_line = one.shape == other.shape and (one.axes == other.axes or 0 in (one.axes, other.axes))
+        of_rows = (other.axes and not one.axes and one.shape == other.row) or (one.axes and not other.axes and other.shape == one.row)
+        if not (in_line or of_rows) or not self._is_at_home(node, other) or not self._is_bounded([*one.members, *other.members]):
+            return False
+        return not self.merger.waits([one.block, other.block])
 
     def _readers(self, node: Node) -> list[Merged]:
         return [reader for value in node.outputs if value is not None for reader in self.merger.readers(value)]

@@ -1,0 +1,71 @@
+"""Random programs: what our library computes is what ONNX Runtime computes of the body. `benchmarks/fuzz_programs.py` runs more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxfuse.generated import fuzz
+from onnxfuse.generated.made_up import Example, made_up
+from onnxfuse.generated.program import parse
+
+SEEDS, PART = 300, 25
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_made_up_programs_give_the_numbers_of_their_bodies(first: int) -> None:
+    for seed in range(first, first + PART):
+        example = made_up(seed)
+        found = fuzz.difference(example)
+        assert found is None, f"seed {seed}: {found}\n{fuzz.shrunk(example).program.text}"
+
+
+def test_the_made_up_programs_run_and_are_of_every_sort() -> None:
+    examples = [made_up(seed) for seed in range(SEEDS)]
+    ran = [e for e in examples if fuzz.runs(e)]
+    assert len(ran) > 0.95 * SEEDS
+    assert {step.type for e in ran for step in e.program.steps} > {
+        "float",
+        "float16",
+        "double",
+        "int64",
+        "int8",
+        "uint8",
+        "bool",
+        "bfloat16",
+    }
+    assert any(e.program.is_reduction and e.axes > 1 for e in ran)
+    assert any(0 in a.shape for e in ran for a in e.arrays)
+    assert any(a.ndim == 0 for e in ran for a in e.arrays)
+    assert any(np.isnan(a).any() for e in ran for a in e.arrays if a.dtype.kind == "f")
+
+
+def test_what_is_computed_of_constants_alone_has_the_common_shape() -> None:
+    program = parse("x0:int8\nv0:int64 = Const(2)\nv1:int64 = Sign(v0)\n-> v1")
+    assert fuzz.difference(Example(program, 0, (np.zeros((3, 1, 5), np.int8),))) is None
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "uint8", "uint16", "int64"])
+def test_floats_out_of_range_become_the_integers_that_the_runtime_makes(kind: str) -> None:
+    program = parse(f"x0:float\nv0:{kind} = Cast(x0)\n-> v0")
+    ends = np.array([0.5, -0.5, 1.99, -1.99, 127.9, 128, 255.9, 256, -129, 32768, 65536, -1e6, 3e9, -3e9, 1e19, -1e19, np.inf, np.nan])
+    assert fuzz.difference(Example(program, 0, (np.resize(ends, (5, 37)).astype(np.float32),))) is None
+
+
+def test_a_difference_is_found_and_made_as_small_as_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body is made wrong: what it calls Tanh is a sine."""
+    program = parse(
+        "x0:float x1:float\nv0:float = Add(x0, x1)\nv1:float = Tanh(v0)\nv2:float = Mul(v1, x1)\nv3:bool = IsNaN(v2)\n-> v2, v3, v0"
+    )
+    example = Example(program, 0, (np.ones((2, 3), np.float32), np.ones(3, np.float32)))
+    assert fuzz.difference(example) is None
+    monkeypatch.setitem(fuzz_names(), "Tanh", ("Sin", {}))
+    assert "v2: " in str(fuzz.difference(example))
+    assert fuzz.shrunk(example).program.ops == ("Tanh",)
+
+
+def fuzz_names() -> dict[str, tuple[str, dict[str, object]]]:
+    """Operators whose names differ from those of their primitives."""
+    from onnxfuse.generated import body
+
+    return body.RENAMED
