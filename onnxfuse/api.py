@@ -350,4 +350,4 @@ class _Timer:
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.start
 
 
-__all__ = ["Result", "explain", "load_rules", "optimize"]
+__all__ = ["Result", "explain", "load_generators", "load_rules", "optimize"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxfuse import api, custom_ops
+from onnxfuse.candidate import Origin
 from onnxfuse.commands import screen
 from onnxfuse.cost.device import Gpu
 from onnxfuse.cost.devices import devices, this_cpu
@@ -14,10 +15,11 @@ from onnxfuse.report.text import show_bytes
 
 
 def rules(files: Sequence[Path]) -> None:
-    """A row per rule, with those of the user's files."""
+    """A row per rule, with those of the user's files, and last what is generated where none applies."""
     made = table("", "Rule", "Kind", "What it does, and why")
-    for name, rule in sorted(api.load_rules(files).items()):
-        made.add_row(name, rule.kind, rule.summary)
+    known: dict[str, Origin] = {**dict(sorted(api.load_rules(files).items())), **api.load_generators()}
+    for name, origin in known.items():
+        made.add_row(name, origin.kind, origin.summary)
     screen.out().print(made)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxfuse import api
+from onnxfuse.candidate import Origin
 from onnxfuse.commands import screen
 from onnxfuse.commands.options import check_report, write_report
 from onnxfuse.report import Report
@@ -65,7 +66,8 @@ def run(
 def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
     console = screen.out()
     if report.fused:
-        summaries = {name: rule.summary for name, rule in api.load_rules(selection.rules).items()}
+        known: dict[str, Origin] = {**api.load_rules(selection.rules), **api.load_generators()}
+        summaries = {name: origin.summary for name, origin in known.items()}
         console.print(fused_table(report, summaries))
     if len(report.decisions) > len(report.fused):
         console.print(reasons_table(report, full=verbose))

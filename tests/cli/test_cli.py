@@ -263,9 +263,9 @@ def test_bench_times_two_models(cli: Cli, gelu: Path, tmp_path: Path) -> None:
 def test_listings_have_every_rule_op_and_device(cli: Cli) -> None:
     from onnxfuse.cost.devices import devices
     from onnxfuse.custom_ops import all_ops
-    from onnxfuse.library import all_rules
+    from onnxfuse.library import all_rules, load_generators
 
-    for command, expected in (("rules", all_rules()), ("ops", all_ops()), ("devices", devices())):
+    for command, expected in (("rules", {**all_rules(), **load_generators()}), ("ops", all_ops()), ("devices", devices())):
         done = cli(command)
         assert done.returncode == 0, done.stderr
         assert expected and [name for name in expected if name not in done.stdout] == []
