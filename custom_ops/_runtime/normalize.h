@@ -1,7 +1,7 @@
 // Normalising the rows of a matrix, with or without a residual: what LayerNorm, RMSNorm and their skip forms share.
 // For kernel_cpu.cc files.
 //
-// A row is read two or three times, out of the cache after the first, and written once. Statistics are float. The
+// A row is read two or three times, after the first out of the cache, and written once. Statistics are float. The
 // variance is the mean square of differences from the mean, never a difference of two squares, and what the rounded
 // mean leaves over is taken off those differences: rows far from 0 keep their digits.
 #pragma once
@@ -45,45 +45,114 @@ struct RowStatistics {
   Vec shift;
 };
 
-template <bool kTakesMean, typename Value>
-ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, Value&& value) {
-  const float count = static_cast<float>(cols);
-  if (!kTakesMean) {
-    const float squares = RowSum(cols, [&](int64_t i, int lanes) { return value(i, lanes) * value(i, lanes); });
-    return {Zero(), Rsqrt(Set(squares / count + epsilon)), Zero()};
-  }
-  const Vec mean = Set(RowSum(cols, value) / count);
+// The mean of some elements, to twice float's precision, and the sum of squares of their differences from it.
+struct Moments {
+  double mean;
+  double squares;
+};
+
+// Of elements [begin, begin + count); first(i, lanes) is called once for each, then again(i, lanes).
+template <typename First, typename Again>
+ONNXFUSE_INLINE Moments MomentsOf(int64_t begin, int64_t count, First&& first, Again&& again) {
+  const float size = static_cast<float>(count);
+  const float rounded = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) / size;
+  const Vec mean = Set(rounded);
   Vec rest = Zero();
-  const float squares = RowSum(cols, [&](int64_t i, int lanes) {
-    Vec difference = value(i, lanes) - mean;
+  const float squares = RowSum(count, [&](int64_t i, int lanes) {
+    Vec difference = again(begin + i, lanes) - mean;
     if (lanes < kLanes) difference = Select(FirstMask(lanes), difference, Zero());
     rest = rest + difference;
     return difference * difference;
   });
-  const float correction = ReduceSum(rest) / count;
-  const float variance = squares / count - correction * correction;
-  const Vec factor = Rsqrt(Set((variance < 0.0f ? 0.0f : variance) + epsilon));
-  return {mean, factor, Set(-correction) * factor};
+  const float correction = ReduceSum(rest) / size;
+  const float about_mean = squares - correction * correction * size;
+  return {static_cast<double>(rounded) + static_cast<double>(correction), about_mean < 0.0f ? 0.0f : about_mean};
+}
+
+inline constexpr int64_t kPart = 4096;  // elements that are still in L1 when they are read again
+
+// Of a row in parts, so that a long one is read once from further away: the moments of two sets give those of both.
+template <typename First, typename Again>
+ONNXFUSE_INLINE Moments MomentsOfRow(int64_t cols, First&& first, Again&& again) {
+  Moments all = MomentsOf(0, cols < kPart ? cols : kPart, first, again);
+  for (int64_t begin = kPart; begin < cols; begin += kPart) {
+    const int64_t count = cols - begin < kPart ? cols - begin : kPart;
+    const Moments part = MomentsOf(begin, count, first, again);
+    const double share = static_cast<double>(count) / static_cast<double>(begin + count);
+    const double apart = part.mean - all.mean;
+    all.mean += apart * share;
+    all.squares += part.squares + apart * apart * share * static_cast<double>(begin);
+  }
+  return all;
+}
+
+// first(i, lanes) gives each element when it is first read, again(i, lanes) later.
+template <bool kTakesMean, typename First, typename Again>
+ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, First&& first, Again&& again) {
+  const float count = static_cast<float>(cols);
+  if (!kTakesMean) {
+    const float squares = RowSum(cols, [&](int64_t i, int lanes) {
+      const Vec v = first(i, lanes);
+      return v * v;
+    });
+    return {Zero(), Rsqrt(Set(squares / count + epsilon)), Zero()};
+  }
+  const Moments moments = MomentsOfRow(cols, first, again);
+  const float mean = static_cast<float>(moments.mean),
+              rest = static_cast<float>(moments.mean - static_cast<double>(mean));
+  const Vec factor = Rsqrt(Set(static_cast<float>(moments.squares) / count + epsilon));
+  return {Set(mean), factor, Set(-rest) * factor};
+}
+
+// Where reading an element again is reading it as before.
+template <bool kTakesMean, typename Value>
+ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, Value&& value) {
+  return Statistics<kTakesMean>(cols, epsilon, value, value);
+}
+
+// x + skip + x_bias of one row, of what there is of it.
+template <typename T>
+ONNXFUSE_INLINE Vec Summed(const NormOperands<T>& t, int64_t at, int64_t i, int lanes) {
+  Vec v = LoadN(t.x + at + i, lanes);
+  if (t.skip != nullptr) v = v + LoadN(t.skip + at + i, lanes);
+  if (t.x_bias != nullptr) v = v + LoadN(t.x_bias + i, lanes);
+  return v;
+}
+
+template <bool kStoresSum, typename T, typename Value>
+ONNXFUSE_INLINE void WriteRow(const NormOperands<T>& t, int64_t at, int64_t cols, const RowStatistics& row,
+                              Value&& value) {
+  ForEachVec(cols, [&](int64_t i, int lanes) {
+    const Vec v = value(i, lanes);
+    Vec y = Fma(v - row.mean, row.factor, row.shift);
+    if (t.scale != nullptr) y = y * LoadN(t.scale + i, lanes);
+    if (t.bias != nullptr) y = y + LoadN(t.bias + i, lanes);
+    if (kStoresSum && t.sum != nullptr) StoreN(t.sum + at + i, v, lanes);
+    StoreN(t.y + at + i, y, lanes);
+  });
 }
 
 template <bool kTakesMean, typename T>
 ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t cols, float epsilon) {
   const int64_t at = row * cols;
-  auto value = [&](int64_t i, int lanes) {
-    Vec v = LoadN(t.x + at + i, lanes);
-    if (t.skip != nullptr) v = v + LoadN(t.skip + at + i, lanes);
-    if (t.x_bias != nullptr) v = v + LoadN(t.x_bias + i, lanes);
-    return v;
-  };
-  const RowStatistics statistics = Statistics<kTakesMean>(cols, epsilon, value);
-  ForEachVec(cols, [&](int64_t i, int lanes) {
-    const Vec v = value(i, lanes);
-    Vec y = Fma(v - statistics.mean, statistics.factor, statistics.shift);
-    if (t.scale != nullptr) y = y * LoadN(t.scale + i, lanes);
-    if (t.bias != nullptr) y = y + LoadN(t.bias + i, lanes);
-    if (t.sum != nullptr) StoreN(t.sum + at + i, v, lanes);
-    StoreN(t.y + at + i, y, lanes);
-  });
+  auto summed = [&](int64_t i, int lanes) { return Summed(t, at, i, lanes); };
+  if constexpr (sizeof(T) == sizeof(float)) {
+    // A sum is made once and read again from an output, which keeps it as it is.
+    if (t.skip != nullptr) {
+      T* kept = (t.sum != nullptr ? t.sum : t.y) + at;
+      auto again = [&](int64_t i, int lanes) { return LoadN(kept + i, lanes); };
+      const RowStatistics statistics = Statistics<kTakesMean>(
+          cols, epsilon,
+          [&](int64_t i, int lanes) {
+            const Vec v = summed(i, lanes);
+            StoreN(kept + i, v, lanes);
+            return v;
+          },
+          again);
+      return WriteRow<false>(t, at, cols, statistics, again);
+    }
+  }
+  WriteRow<true>(t, at, cols, Statistics<kTakesMean>(cols, epsilon, summed), summed);
 }
 
 // kTakesMean: LayerNorm, else RMSNorm.

@@ -17,6 +17,7 @@
 //   Fma(a, b, c)       a * b + c; NegFma is c - a * b. Rounded once on AVX2 and AVX-512, twice where there is no FMA.
 //   Min, Max(a, b)     b when either is NaN or both are zeros: Max(x, Set(0)) drops a NaN x, Max(Set(0), x) keeps it.
 //   < <= > >= ==       false for NaN; != is true for NaN. & | ! on Mask. AnyOf, AllOf. FirstMask(n): the first n lanes.
+//   a | b of Vecs      their bits. AnyBit(x): whether one is set anywhere in x; of 0 none is, of -0 one.
 //   Select(mask, if_true, if_false), Abs, unary -, CopySign(magnitude, sign), RoundEven, Floor.
 //   ScaleByPowerOfTwo(x, n)   x * 2^n for whole |n| <= 250 and |x| in [0.5, 2), gradual underflow kept.
 //   Round(x, (const T*)nullptr)       what Store and Load of T would make of x.
@@ -112,16 +113,16 @@ ONNXFUSE_INLINE Vec Tanh(Vec x) {
   return CopySign(Select(a < Set(0.625f), small, large), x);
 }
 
-// Below 1: x + x p(x^2). From 1 on: 1 - exp(q(x)), q a fit of log(erfc(x)) on [1, 4]; erf(4) is 1 in float.
+// Below 1: x + x p(x^2). From 1 on: 1 - 2^q(x), q a fit of log2(erfc(x)) on [1, 4]; erf(4) is 1 in float.
 ONNXFUSE_INLINE Vec Erf(Vec x) {
   constexpr float kP[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2ce6p-4f, -0x1.b7f71ap-6f,
                           0x1.53f224p-8f, -0x1.a3515ep-11f, 0x1.4771fep-14f};
-  constexpr float kQ[] = {0x1.8b3f4p-13f, -0x1.212c2cp+0f, -0x1.4434f8p-1f, -0x1.bc186ap-4f,
-                          0x1.9d0a6ep-6f, -0x1.139648p-8f, 0x1.cee032p-12f, -0x1.6bf532p-16f};
+  constexpr float kQ[] = {0x1.1d1c4ap-12f, -0x1.a13014p+0f, -0x1.d3bb5p-1f, -0x1.4058dcp-3f,
+                          0x1.29f228p-5f,  -0x1.8d968ap-8f, 0x1.4de4fp-11f, -0x1.068a4p-15f};
   const Vec a = Min(Set(4.0f), Abs(x));
   const Vec square = a * a;
   const Vec small = Fma(a, Polynomial(square, kP), a);
-  const Vec large = Set(1.0f) - Exp(Polynomial(a, kQ));
+  const Vec large = Set(1.0f) - ExpTwo(Polynomial(a, kQ));
   return CopySign(Select(a < Set(1.0f), small, large), x);
 }
 

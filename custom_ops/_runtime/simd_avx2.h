@@ -116,6 +116,11 @@ ONNXFUSE_INLINE bool AnyOf(Mask a) { return _mm256_movemask_ps(a.m) != 0; }
 ONNXFUSE_INLINE bool AllOf(Mask a) { return _mm256_movemask_ps(a.m) == 0xFF; }
 ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) { return {_mm256_blendv_ps(if_false.v, if_true.v, m.m)}; }
 ONNXFUSE_INLINE Mask FirstMask(int n) { return {_mm256_castsi256_ps(FirstLanes(n))}; }
+ONNXFUSE_INLINE Vec operator|(Vec a, Vec b) { return {_mm256_or_ps(a.v, b.v)}; }
+ONNXFUSE_INLINE bool AnyBit(Vec a) {
+  const __m256i bits = _mm256_castps_si256(a.v);
+  return _mm256_testz_si256(bits, bits) == 0;
+}
 ONNXFUSE_INLINE Mask MaskOfBytes(__m128i bytes) {
   const __m256i wide = _mm256_cvtepu8_epi32(bytes);
   return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256()))};

@@ -98,6 +98,11 @@ ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) {
   return {_mm512_mask_blend_ps(m.m, if_false.v, if_true.v)};
 }
 ONNXFUSE_INLINE Mask FirstMask(int n) { return {FirstLanes(n)}; }
+ONNXFUSE_INLINE Vec operator|(Vec a, Vec b) { return {_mm512_or_ps(a.v, b.v)}; }
+ONNXFUSE_INLINE bool AnyBit(Vec a) {
+  const __m512i bits = _mm512_castps_si512(a.v);
+  return _mm512_test_epi32_mask(bits, bits) != 0;
+}
 ONNXFUSE_INLINE Mask LoadMask(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm_test_epi8_mask(bytes, bytes)};

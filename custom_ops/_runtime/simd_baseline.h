@@ -151,6 +151,14 @@ ONNXFUSE_INLINE Vec Select(Mask m, Vec if_true, Vec if_false) {
 ONNXFUSE_INLINE Mask FirstMask(int n) {
   return MaskLanes([=](int i) { return i < n; });
 }
+ONNXFUSE_INLINE Vec operator|(Vec a, Vec b) {
+  return Lanes([&](int i) { return FloatOf(BitsOf(a.v[i]) | BitsOf(b.v[i])); });
+}
+ONNXFUSE_INLINE bool AnyBit(Vec a) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= BitsOf(a.v[i]);
+  return bits != 0;
+}
 ONNXFUSE_INLINE Mask LoadMask(const uint8_t* p) {
   return MaskLanes([=](int i) { return p[i] != 0; });
 }

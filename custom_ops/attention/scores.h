@@ -49,7 +49,7 @@ ONNXFUSE_INLINE float MaskValue(M x) {
 }
 
 // value[j] = the mask of vector `vec` of the chunk's queries for key `key` + j, j < keys <= kLanes.
-// False, and nothing read into `value`, where all of it is 0 as a float and so adds nothing.
+// False, and nothing read into `value`, where no bit of it is set and so it adds nothing.
 template <typename M>
 ONNXFUSE_INLINE bool ReadMask(const M* mask, int64_t column, const Chunk& chunk, int vec, int64_t key, int keys,
                               Vec (&value)[kLanes]) {
@@ -59,12 +59,12 @@ ONNXFUSE_INLINE bool ReadMask(const M* mask, int64_t column, const Chunk& chunk,
     return true;
   }
   if (column == 1) {
-    Mask is_something = FirstMask(0);
+    Vec bits = Zero();
     for (int i = 0; i < kLanes; ++i) {
       value[i] = LoadMaskValues(mask + at[i] + key, keys);
-      is_something = is_something | (value[i] != Zero());
+      bits = bits | value[i];
     }
-    if (!AnyOf(is_something)) return false;
+    if (!AnyBit(bits)) return false;
     Transpose(value);
     return true;
   }
@@ -90,16 +90,18 @@ ONNXFUSE_INLINE Bounds BoundsOf(const Chunk& chunk, int vec, int64_t base) {
   return {Load(first), Load(last)};
 }
 
-// Starts bringing the mask of keys [key, key + keys) near: its rows are too far apart for the processor to foresee.
-ONNXFUSE_INLINE void PrefetchMask(const void* mask, int64_t element, const Chunk& chunk, int64_t key, int64_t keys) {
+// Starts bringing the mask of queries [query, end) of the chunk for keys [key, key + keys) near: its rows are too far
+// apart for the processor to foresee.
+ONNXFUSE_INLINE void PrefetchMask(const void* mask, int64_t element, const Chunk& chunk, int query, int end,
+                                  int64_t key, int64_t keys) {
 #if defined(__GNUC__)
   constexpr int64_t kLine = 64;
-  for (int i = 0; i < chunk.count; ++i) {
+  for (int i = query; i < end; ++i) {
     const char* row = static_cast<const char*>(mask) + (chunk.mask_at[i] + key) * element;
     for (int64_t at = 0; at < keys * element; at += kLine) __builtin_prefetch(row + at, 0, 2);
   }
 #else
-  (void)mask, (void)element, (void)chunk, (void)key, (void)keys;
+  (void)mask, (void)element, (void)chunk, (void)query, (void)end, (void)key, (void)keys;
 #endif
 }
 

@@ -5,7 +5,7 @@
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 inline constexpr float kLog2E = 0x1.715476p+0f;
-inline constexpr int64_t kKept = 2048;  // scores of a row that are kept in float on the stack
+inline constexpr int64_t kKept = 8192;  // scores of a row that are kept in float on the stack
 
 struct NoMask {};
 

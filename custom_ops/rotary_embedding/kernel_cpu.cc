@@ -100,14 +100,48 @@ ONNXFUSE_INLINE void Rows(const T* x, const T* cos, const T* sin, T* y, const Ro
   }
 }
 
+// The order in which rows are worked on: blocks of rows whose part of cos and sin stays near, and each block for all
+// indices of an axis that shares them (the heads, where positions are the last axis) before the next block.
+struct RowOrder {
+  int64_t repeats;  // of a block, one for each index of the axis
+  int64_t length;   // rows to an index of that axis
+  int64_t block;    // rows to a block
+  int64_t blocks;   // to `length`
+
+  ONNXFUSE_INLINE static RowOrder Of(const RotaryLayout& layout, int64_t rows, int64_t row_bytes) {
+    constexpr int64_t kTableBytes = 16384;
+    const int last = layout.axes - 1;
+    const bool is_shared = last >= 1 && layout.cos_steps[last - 1] == 0 && layout.sin_steps[last - 1] == 0;
+    const int64_t repeats = is_shared ? layout.sizes[last - 1] : 1, length = is_shared ? layout.sizes[last] : rows;
+    const int64_t fitting = kTableBytes / (2 * row_bytes), block = fitting < 1        ? 1
+                                                                   : fitting < length ? fitting
+                                                                                      : length;
+    return {repeats, length, block, (length + block - 1) / block};
+  }
+
+  // Calls body(begin, end) with the rows of block i of all.
+  template <typename Body>
+  ONNXFUSE_INLINE void At(int64_t i, Body&& body) const {
+    const int64_t repeat = i % repeats, at = i / repeats % blocks * block, outer = i / repeats / blocks;
+    const int64_t first = (outer * repeats + repeat) * length, end = at + block < length ? at + block : length;
+    body(first + at, first + end);
+  }
+};
+
 template <typename T>
 void RotaryEmbeddingCpu(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout,
                         const ParallelFor& parallel) {
   constexpr double kNanosecondsPerElement = 0.5;
   int64_t rows = 1;
   for (int axis = 0; axis < layout.axes; ++axis) rows *= layout.sizes[axis];
-  parallel(rows, static_cast<double>(layout.row_size) * kNanosecondsPerElement,
-           [&](int64_t begin, int64_t end) { Rows(x, cos, sin, y, layout, begin, end); });
+  if (rows == 0 || layout.row_size == 0) return;
+  const RowOrder order = RowOrder::Of(layout, rows, layout.row_size * static_cast<int64_t>(sizeof(T)));
+  parallel(rows / order.length * order.blocks,
+           static_cast<double>(order.block * layout.row_size) * kNanosecondsPerElement,
+           [&](int64_t begin, int64_t end) {
+             for (int64_t i = begin; i < end; ++i)
+               order.At(i, [&](int64_t first, int64_t last) { Rows(x, cos, sin, y, layout, first, last); });
+           });
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
