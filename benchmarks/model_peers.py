@@ -98,24 +98,20 @@ def _openvino(subject: Subject, path: Path, threads: int) -> Running:
     return Running(request.infer, results)
 
 
-def _torch(compiled: bool) -> Start:
-    def start(subject: Subject, path: Path, threads: int) -> Running:
-        import torch
-        from model_zoo import build
+def _torch_compile(subject: Subject, path: Path, threads: int) -> Running:
+    import torch
+    from model_zoo import build
 
-        torch.set_num_threads(threads)
-        built = build(subject.name)
-        module = torch.compile(built.module) if compiled else built.module
-        inputs = [torch.from_numpy(x) for x in subject.feeds().values()]
+    torch.set_num_threads(threads)
+    module = torch.compile(build(subject.name).module)
+    inputs = [torch.from_numpy(x) for x in subject.feeds().values()]
 
-        def results() -> Outputs:
-            with torch.inference_mode():
-                given = module(*inputs)
-            return [x.numpy() for x in (given if isinstance(given, tuple) else (given,))]
+    def results() -> Outputs:
+        with torch.inference_mode():
+            given = module(*inputs)
+        return [x.numpy() for x in (given if isinstance(given, tuple) else (given,))]
 
-        return Running(results, results)
-
-    return start
+    return Running(results, results)
 
 
 PEERS = {
@@ -125,6 +121,5 @@ PEERS = {
     "cost": Peer(_onnxfuse("cost"), _ort),
     "all": Peer(_onnxfuse("all"), _ort),
     "OpenVINO": Peer(None, _openvino),
-    "torch": Peer(None, _torch(False)),
-    "torch.compile": Peer(None, _torch(True)),
+    "torch.compile": Peer(None, _torch_compile),
 }
