@@ -146,11 +146,18 @@ class TileRunner {
     block.values += (first - begin) * block.value_stride;
     Running& running = w_.running[c];
     alignas(64) float most[kChunk];
-    if (a_.mask_column == 1 && !chunk.has_one_mask) PrefetchMask(a_.mask, MaskElement(), chunk, first, count);
+    const bool is_mask_far = a_.mask_column == 1 && !chunk.has_one_mask;
     const float* queries = w_.queries + int64_t{c} * kChunk * a_.head_size;
     ForEachVecGroup(chunk.vecs, [&]<int kVecs>(int vec) {
+      // A few rows of the mask at a time: all at once they would hold up what follows.
+      auto fetch_mask = [&](int key, int next) {
+        if (!is_mask_far) return;
+        const int begin = vec * kLanes, lanes = kVecs * kLanes, end = begin + lanes * next / count;
+        PrefetchMask(a_.mask, MaskElement(), chunk, begin + lanes * key / count, end < chunk.count ? end : chunk.count,
+                     first, count);
+      };
       ScoreBlock<kVecs>(block, count, queries + vec * kLanes, a_.head_size, w_.scores + vec * kLanes,
-                        most + vec * kLanes);
+                        most + vec * kLanes, fetch_mask);
     });
     const bool is_whole = is_plain_ && first >= chunk.by_all.first && first + count - 1 <= chunk.by_all.last;
     if (!is_whole) Adjust(chunk, first, count, most);

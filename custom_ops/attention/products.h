@@ -41,10 +41,10 @@ ONNXFUSE_INLINE void ScoreRows(const float* keys, int64_t stride, const float* q
 }
 
 // scores[j][query], for `count` keys and kVecs vectors of queries, and most[query], their maxima.
-// queries: [head_size][kChunk].
-template <int kVecs>
+// queries: [head_size][kChunk]. Before keys [j, next) it calls meanwhile(j, next).
+template <int kVecs, typename Meanwhile>
 ONNXFUSE_INLINE void ScoreBlock(const Block& block, int count, const float* queries, int64_t head_size, float* scores,
-                                float* most) {
+                                float* most, Meanwhile&& meanwhile) {
   constexpr int kRows = TileRows(kVecs);
   Vec largest[kVecs];
   for (int v = 0; v < kVecs; ++v) largest[v] = Set(-kInfinity);
@@ -53,7 +53,11 @@ ONNXFUSE_INLINE void ScoreBlock(const Block& block, int count, const float* quer
                       largest);
   };
   int j = 0;
-  for (; j + kRows <= count; j += kRows) rows.template operator()<kRows>(j);
+  for (; j + kRows <= count; j += kRows) {
+    meanwhile(j, j + kRows);
+    rows.template operator()<kRows>(j);
+  }
+  if (j < count) meanwhile(j, count);
   // What is left over is done by going back, over rows that are done again to the same effect.
   if (j < count && count >= kRows) rows.template operator()<kRows>(count - kRows);
   if (count < kRows) {
