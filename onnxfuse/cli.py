@@ -248,6 +248,26 @@ def calibrate(verbose: Verbose = False) -> None:
         screen.say(f"Written   {calibrate()}")
 
 
+kernels_app = typer.Typer(help="Look at the GPU kernels of fused operators.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(kernels_app, name="kernels")
+
+
+@kernels_app.command("show")
+def show_kernels(
+    source: Model,
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="Only this node, with its text.", show_default=False)] = None,
+    arch: Annotated[list[int], typer.Option(metavar="NUMBER", help="90 for sm_90. May be repeated; without it, all we know.")] = [],  # noqa: B006
+    shape: Shape = [],  # noqa: B006
+    verbose: Verbose = False,
+) -> None:
+    """Show the CUDA kernels of a model's fused operators: programs, text, registers, spills, occupancy. No GPU is needed."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import kernels
+        from onnxfuse.commands.options import sizes
+
+        kernels.show(source, node, archs=arch, sizes=sizes(shape))
+
+
 @app.command()
 def doctor(verbose: Verbose = False) -> None:
     """Say what is installed, what is missing, and the command that brings it; exit 1 if models cannot be optimised."""
