@@ -2,9 +2,9 @@
 // by all heads of a group. Bound by memory, so the keys are split over threads where heads are too few for them.
 #pragma once
 
-#include "custom_ops/attention/multiply.h"
+#include "custom_ops/_runtime/multiply.h"
+#include "custom_ops/_runtime/scratch.h"
 #include "custom_ops/attention/scores.h"
-#include "custom_ops/attention/workspace.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
@@ -269,15 +269,13 @@ void Decode(const AttentionArgs<T>& a, const ParallelFor& parallel) {
   const int64_t wanted = (2 * parallel.threads + heads - 1) / heads;
   const int64_t splits = parallel.threads == 1 ? 1 : Most(1, Least(wanted, keys / kLeastKeys));
   const int64_t partial_floats = rows * value_stride;
-  float* sums =
-      static_cast<float*>(AttentionScratch(Slot::kShared, static_cast<size_t>(heads * splits * partial_floats) * 4 +
-                                                              static_cast<size_t>(heads * splits) * sizeof(Partial)));
+  float* sums = static_cast<float*>(Scratch(Slot::kShared, static_cast<size_t>(heads * splits * partial_floats) * 4 +
+                                                               static_cast<size_t>(heads * splits) * sizeof(Partial)));
   auto* partials = reinterpret_cast<Partial*>(sums + heads * splits * partial_floats);
   const double bytes =
       static_cast<double>(keys * (a.head_size + a.value_size)) * sizeof(T) / static_cast<double>(splits);
   parallel(heads * splits, bytes / 10, [&](int64_t begin, int64_t end) {
-    auto* memory =
-        static_cast<float*>(AttentionScratch(Slot::kThread, static_cast<size_t>(FewRowsRunner<T>::Floats(a)) * 4));
+    auto* memory = static_cast<float*>(Scratch(Slot::kThread, static_cast<size_t>(FewRowsRunner<T>::Floats(a)) * 4));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / splits, split = i % splits;
       partials[i].sums = sums + i * partial_floats;

@@ -3,40 +3,6 @@
 #include "custom_ops/attention/kernel.h"
 #include "custom_ops/attention/prefill.h"
 
-#if ONNXFUSE_ISA_LEVEL == 0
-
-namespace onnxfuse {
-namespace {
-
-struct Scratch {
-  void* memory = nullptr;
-  size_t size = 0;
-  ~Scratch() { std::free(memory); }
-};
-
-}  // namespace
-
-void* AttentionScratch(Slot slot, size_t bytes) {
-  static thread_local Scratch slots[2];
-  Scratch& scratch = slots[static_cast<int>(slot)];
-  if (scratch.size < bytes) {
-    std::free(scratch.memory);
-    scratch.memory = std::calloc(bytes + 64, 1);
-    if (scratch.memory == nullptr) {
-      // Kernels have no way to fail, and the process could not go on without these few hundred kilobytes anyway.
-      std::fprintf(stderr, "onnxfuse: Attention: out of memory: no %zu bytes for a tile\n", bytes);
-      std::abort();
-    }
-    scratch.size = bytes;
-  }
-  const auto address = reinterpret_cast<uintptr_t>(scratch.memory);
-  return reinterpret_cast<void*>((address + 63) / 64 * 64);
-}
-
-}  // namespace onnxfuse
-
-#endif
-
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 template <typename T>

@@ -1,8 +1,8 @@
 // Attention of many queries: tiles of queries, one pass over the keys for each, online softmax.
 #pragma once
 
+#include "custom_ops/_runtime/scratch.h"
 #include "custom_ops/attention/products.h"
-#include "custom_ops/attention/workspace.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
@@ -37,7 +37,7 @@ ONNXFUSE_INLINE Workspace* NewWorkspace(int64_t head_size, int64_t value_size) {
   int64_t floats = 0;
   for (int64_t part : parts) floats += RoundUp(part, 16);
   constexpr int64_t kHead = (sizeof(Workspace) + 63) / 64 * 64;
-  char* memory = static_cast<char*>(AttentionScratch(Slot::kThread, static_cast<size_t>(kHead + floats * 4)));
+  char* memory = static_cast<char*>(Scratch(Slot::kThread, static_cast<size_t>(kHead + floats * 4)));
   auto* w = reinterpret_cast<Workspace*>(memory);
   float* next = reinterpret_cast<float*>(memory + kHead);
   float** pointers[] = {&w->queries, &w->keys, &w->values, &w->scores, &w->sums};

@@ -1,7 +1,7 @@
 // The two matrix products of attention on one block: scores = keys * queries, sums += probabilities * values.
 #pragma once
 
-#include "custom_ops/attention/multiply.h"
+#include "custom_ops/_runtime/multiply.h"
 #include "custom_ops/attention/scores.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {

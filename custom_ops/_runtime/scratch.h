@@ -1,4 +1,4 @@
-// Memory that the attention kernels work in.
+// Memory that kernels work in.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace onnxfuse {
 enum class Slot { kThread, kShared };
 
 // At least `bytes` of memory, aligned to 64, that stays with the calling thread until it asks for the same slot again.
-// Compiled in the baseline alone, like all that allocates.
-void* AttentionScratch(Slot slot, size_t bytes);
+// Not compiled with the kernels but once, as all that allocates.
+void* Scratch(Slot slot, size_t bytes);
 
 }  // namespace onnxfuse

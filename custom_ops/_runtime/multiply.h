@@ -1,4 +1,4 @@
-// The register-blocked product that both matrix products of attention are made of.
+// The register-blocked product that matrix products are made of. For kernel_cpu.cc files.
 #pragma once
 
 #include "custom_ops/_runtime/simd.h"
@@ -10,8 +10,8 @@ enum class Order { kRows, kColumns };
 
 // sum[r][v] += sum_k a(r, k) * b[k * b_stride + v * kLanes ...], r < kRows, v < kVecs. Each element of a is loaded once
 // and multiplied with kVecs vectors of b; kRows * kVecs sums stay in registers.
-template <int kRows, int kVecs, Order kOrder>
-ONNXFUSE_INLINE void MultiplyAdd(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth,
+template <int kRows, int kVecs, Order kOrder, typename T>
+ONNXFUSE_INLINE void MultiplyAdd(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t depth,
                                  Vec (&sum)[kRows][kVecs]) {
   for (int64_t k = 0; k < depth; ++k) {
     Vec right[kVecs];
