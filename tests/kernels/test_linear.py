@@ -1,0 +1,85 @@
+"""The Linear kernel against float64 numpy, on every instruction set, without ONNX Runtime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kernels.attention import half_unit
+from tests.kernels.harness import TYPES, Array, Kernels
+from tests.kernels.linear import ACTIVATIONS, Case, random_case, reference, run
+
+# Rows, depth, columns around 0, 1, the vector widths, the rows that are not packed (8), tiles of 6 and 12 rows, panels of
+# 8, 16 and 32 columns and groups of 4 of them, slices of 512 steps, and tiles that go in turn (96).
+SIZES = [
+    *((0, 3, 5), (4, 0, 5), (20, 0, 5), (4, 5, 0), (1, 1, 1), (1, 7, 31), (1, 64, 33), (2, 9, 17), (3, 8, 64), (5, 15, 66), (7, 33, 3)),
+    *((8, 16, 300), (9, 17, 15), (10, 2, 32), (12, 31, 33), (13, 8, 127), (17, 64, 128), (24, 5, 129), (31, 100, 7), (37, 511, 8)),
+    *((11, 512, 40), (14, 513, 33), (6, 1025, 70), (9, 1100, 140), (577, 7, 9), (1200, 3, 40)),
+]
+NUMBERS = {"leaky_relu": (0.2, 0.0), "clip": (-0.5, 0.75), "silu": (1.702, 0.0), "hard_sigmoid": (0.2, 0.5)}
+ERROR = 3e-6  # of what is computed in float, relative to the largest value
+
+
+def assert_right(got: Array, case: Case) -> None:
+    """NaN and infinities where the reference has them, and otherwise the reference up to float's error and one rounding."""
+    want = reference(case)
+    assert got.shape == want.shape
+    wide, is_finite = got.astype(np.float64), np.isfinite(want)
+    np.testing.assert_array_equal(wide[~is_finite], want[~is_finite])
+    size = np.where(is_finite, np.abs(want), 0)
+    allowed = ERROR * max(1.0, float(size.max(initial=0))) + half_unit(case.x.dtype) * size
+    apart = np.abs(np.where(is_finite, wide, 0) - np.where(is_finite, want, 0))
+    assert (apart <= allowed).all(), f"{apart.max()} apart at {np.unravel_index((apart - allowed).argmax(), apart.shape)}"
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_size(kernels: Kernels, kind: str, transposed: bool) -> None:
+    added: Any = cycle([("bias", "residual"), (), ("bias",), ("residual",)])
+    for seed, (size, given) in enumerate(zip(SIZES, added, strict=False)):
+        case = random_case(seed, size, TYPES[kind][1], *given, is_transposed=transposed)
+        assert_right(run(kernels, case), case)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation(kernels: Kernels, activation: str) -> None:
+    a, b = NUMBERS.get(activation, (0.0, 0.0))
+    for last, rows, given in ((False, 3, ("bias",)), (True, 14, ("bias", "residual")), (False, 9, ("residual",))):
+        case = random_case(rows, (rows, 21, 35), np.float32, *given, activation=activation, a=a, b=b, is_residual_last=last, alpha=1.5)
+        assert_right(run(kernels, case), case)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_special_numbers_come_out_as_they_must(kernels: Kernels, activation: str) -> None:
+    a, b = NUMBERS.get(activation, (0.0, 0.0))
+    for rows in (2, 13):
+        case = random_case(rows, (rows, 5, 20), np.float32, activation=activation, a=a, b=b)
+        case.weight[:] = np.abs(case.weight)
+        case.x[0, 0], case.x[1, 1] = np.nan, 1e-42
+        case.x[-1] = np.inf
+        assert_right(run(kernels, case), case)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_threads_share_rows_and_columns(kernels: Kernels, kind: str) -> None:
+    for size in ((3, 40, 700), (9, 40, 20), (150, 20, 40), (1300, 5, 17), (40, 600, 300)):
+        case = random_case(1, size, TYPES[kind][1], "bias", "residual", activation="gelu")
+        alone = run(kernels, case)
+        assert_right(alone, case)
+        np.testing.assert_array_equal(run(kernels, case, threads=3), alone)
+
+
+def test_result_may_lie_over_the_residual(kernels: Kernels) -> None:
+    for rows in (5, 40):
+        for last in (False, True):
+            case = random_case(rows, (rows, 30, 70), np.float32, "bias", "residual", activation="silu", a=1.0, is_residual_last=last)
+            np.testing.assert_array_equal(run(kernels, case, over_residual=True), run(kernels, case))
+
+
+def test_more_of_x_than_is_packed_at_a_time(kernels: Kernels) -> None:
+    case = random_case(1, (700, 8000, 2), np.float32, "residual", activation="relu")
+    assert_right(run(kernels, case), replace(case))
