@@ -54,7 +54,7 @@ OrtStatus* ORT_CALL MakeKernel(const OrtCustomOp* custom, const OrtApi*, const O
   if (unnamed != nullptr) return unnamed;
   return GuardNode(op, name, [&] {
     auto node = std::make_unique<NodeState>(
-        NodeState{NodeFacts{op, name, ReadAttributes(op.spec.attributes, op.api, info)}, nullptr});
+        NodeState{NodeFacts{op, name, ReadAttributes(op.spec.attributes, op.api, info), KeeperOf(op, info)}, nullptr});
     if (op.form != nullptr) node->gpu = cuda::NodeOnGpu::Make(node->facts, info);
     *result = node.release();
   });

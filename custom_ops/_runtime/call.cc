@@ -39,6 +39,15 @@ std::string NodeName(const OrtApi* api, const OrtKernelInfo* info) {
   return name;
 }
 
+std::unique_ptr<Keeper> KeeperOf(const CustomOp& op, const OrtKernelInfo* info) {
+  if (op.spec.kept_input < 0) return nullptr;
+  int is_constant = 0;
+  const OrtValue* value = nullptr;
+  const auto index = static_cast<size_t>(op.spec.kept_input);
+  Check(ort::KernelInfoGetConstantInput_tensor(op.api)(info, index, &is_constant, &value));
+  return is_constant != 0 ? std::make_unique<Keeper>() : nullptr;
+}
+
 std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
   size_t rank = 0;
   Check(ort::GetDimensionsCount(api)(info, &rank));
@@ -86,6 +95,18 @@ void NodeCall::Bind(std::vector<Tensor> inputs) {
     if (!problem.empty()) Fail(problem);
   }
   outputs_ = OutputShapes(node_.op, *this, binding, dims).dims;
+}
+
+const void* NodeCall::Kept(size_t bytes, const std::function<void(void*)>& fill) const {
+  auto make = [&](KeptMemory& to) {
+    KeptMemory memory(::operator new(bytes, kKeptAlignment));
+    fill(memory.get());
+    to = std::move(memory);
+    return to.get();
+  };
+  if (node_.keeper == nullptr) return make(own_);
+  const std::lock_guard<std::mutex> lock(node_.keeper->mutex);
+  return node_.keeper->memory != nullptr ? node_.keeper->memory.get() : make(node_.keeper->memory);
 }
 
 Tensor NodeCall::Expected(size_t index) const {

@@ -1,7 +1,10 @@
 // A node of a session, and one run of it: what of both no op has to know.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,22 @@ Tensor MakeOutput(const OrtApi* api, OrtKernelContext* context, size_t index, Te
 
 std::string NodeName(const OrtApi* api, const OrtKernelInfo* info);
 
+// Memory of Call::Kept.
+inline constexpr std::align_val_t kKeptAlignment{64};
+struct KeptDelete {
+  void operator()(void* memory) const { ::operator delete(memory, kKeptAlignment); }
+};
+using KeptMemory = std::unique_ptr<void, KeptDelete>;
+
+// What all runs of a node share.
+struct Keeper {
+  std::mutex mutex;
+  KeptMemory memory;
+};
+
+// A keeper where the op's kept_input is a constant of the model, else null.
+std::unique_ptr<Keeper> KeeperOf(const CustomOp& op, const OrtKernelInfo* info);
+
 std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info);
 Dims ToDims(const std::vector<int64_t>& sizes);
 
@@ -50,12 +69,14 @@ struct NodeFacts {
   const CustomOp& op;
   std::string name;  // the node's
   std::vector<AttributeValue> attributes;
+  std::unique_ptr<Keeper> keeper;
 };
 
 // A call whose inputs have been checked against the signature.
 class NodeCall : public Call {
  public:
   const Tensor& Input(size_t index) const override { return inputs_.at(index); }
+  const void* Kept(size_t bytes, const std::function<void(void*)>& fill) const override;
 
  protected:
   explicit NodeCall(const NodeFacts& node) : node_(node) {}
@@ -75,6 +96,7 @@ class NodeCall : public Call {
 
   std::vector<Tensor> inputs_;
   std::vector<Dims> outputs_;
+  mutable KeptMemory own_;  // of this call alone
 };
 
 // A call by the runtime, on the device whose memory it gives.

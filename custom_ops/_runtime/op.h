@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -116,6 +117,9 @@ class Call : public Node {
   // Allocates; is_given is false for an optional output that nobody reads.
   virtual Tensor Output(size_t index) const = 0;
   virtual const ParallelFor& Parallel() const = 0;
+  // `bytes` of memory, aligned to 64, that `fill` has written: once for the node where the op's kept_input is a constant
+  // of the model, else for this call.
+  virtual const void* Kept(size_t bytes, const std::function<void(void*)>& fill) const = 0;
 
   // Ends the call with an error status: op and node, then the parts, which say what must hold and what came.
   template <typename... Parts>
@@ -167,6 +171,8 @@ struct OpSpec {
   // all where the inputs do not fit: `compute` then says so.
   std::vector<Dims> (*output_shapes)(const Node& node, const std::vector<Dims>& inputs) = nullptr;
   void (*compute)(const Call& call) = nullptr;
+  // The input that Call::Kept is worked out from.
+  int kept_input = -1;
   InplaceTable inplace{nullptr};
   // Names that the op has: Gelu, Gelu_2, ... A model carries one function body for a name, so uses of an op whose bodies
   // differ go by different names (`variant_name` in onnxfuse/op.py); a name that is not registered runs by its body.

@@ -117,6 +117,7 @@ namespace onnxfuse::ort {
   X(237, OrtStatus*, HasSessionConfigEntry, (const OrtSessionOptions*, const char*, int*))                      \
   X(238, OrtStatus*, GetSessionConfigEntry, (const OrtSessionOptions*, const char*, char*, size_t*))            \
   X(244, OrtStatus*, KernelInfo_GetNodeName, (const OrtKernelInfo*, char*, size_t*))                            \
+  X(249, OrtStatus*, KernelInfoGetConstantInput_tensor, (const OrtKernelInfo*, size_t, int*, const OrtValue**)) \
   X(267, OrtStatus*, ShapeInferContext_GetInputCount, (const OrtShapeInferContext*, size_t*))                   \
   X(268, OrtStatus*, ShapeInferContext_GetInputTypeShape,                                                       \
     (const OrtShapeInferContext*, size_t, OrtTensorTypeAndShapeInfo**))                                         \
