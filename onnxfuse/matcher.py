@@ -92,7 +92,7 @@ class Matcher:
         elif hole.name in bound:
             if bound[hole.name] is target:
                 yield bound
-        elif not hole.constant or self._is_constant(target):
+        elif not (hole.constant or hole.computed) or self._is_constant(target) == hole.constant:
             yield {**bound, hole.name: target}
 
     def _is_constant(self, target: Term) -> bool:

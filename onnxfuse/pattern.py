@@ -80,12 +80,16 @@ class Number(Pattern):
 
 
 class Var(Pattern):
-    """A hole for one tensor; the same Var must be the same value everywhere. constant: only weights and literals fit."""
+    """A hole for one tensor; the same Var must be the same value everywhere.
 
-    def __init__(self, name: str, *, constant: bool = False) -> None:
+    constant: only weights and literals fit. computed: only what depends on an input of the model fits.
+    """
+
+    def __init__(self, name: str, *, constant: bool = False, computed: bool = False) -> None:
         super().__init__("#variable")
         self.name = name
         self.constant = constant
+        self.computed = computed
 
 
 class Scalar(Pattern):

@@ -161,6 +161,12 @@ def test_a_constant_hole_takes_weights_only() -> None:
     assert matches(pattern, "e = Exp(a) out = Mul(e, v)") == []
 
 
+def test_a_computed_hole_takes_no_weights() -> None:
+    pattern = op.Exp(x) + Var("r", computed=True)
+    assert len(matches(pattern, "e = Exp(a) out = Add(e, v)")) == 1
+    assert matches(pattern, "e = Exp(a) out = Add(e, weight)") == []
+
+
 def test_a_named_part_is_known_by_its_name() -> None:
     (bound,) = matches(op.Exp((op.Tanh(x) + y).named("sum")), "t = Tanh(a) p = Add(t, b) out = Exp(p)")
     assert str(bound["sum"]) == "(b + Tanh(a))"
