@@ -29,6 +29,7 @@ Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
 MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
+COVERS = {"Constant": 0.0, "Identity": 0.0, "MatMul": 0.3, "Gemm": 0.3, "Conv": 0.3}  # what taking an operator counts, 1 if not here
 NO_GENERATORS: Mapping[str, Generator] = {}
 NONE: frozenset[Node] = frozenset()
 
@@ -200,8 +201,12 @@ class Decider:
 
 
 def covered(candidate: Candidate) -> float:
-    """How much of the graph a candidate takes, the fewer of two candidates that take the same counting more."""
-    return sum(n.op not in ("Constant", "Identity") for n in candidate.removed) - 0.5 if _is_able(candidate) else NEVER
+    """How much of the graph a candidate takes, the fewer of two candidates that take the same counting more.
+
+    A product counts little: it is computed in either case, and what it takes in behind it may be the start of a norm or a gate.
+    """
+    taken = max(1.0, sum(COVERS.get(node.op, 1.0) for node in candidate.removed))
+    return taken - 0.5 if _is_able(candidate) else NEVER
 
 
 def worth(candidate: Candidate) -> float:

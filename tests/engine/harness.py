@@ -19,7 +19,7 @@ from onnxfuse import graph, runtime, shapes
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
 from onnxfuse.cost.model import Model as CostModel
-from onnxfuse.decider import MOST_LOSS, Decider
+from onnxfuse.decider import MOST_LOSS, Decider, covered
 from onnxfuse.decision import Decision
 from onnxfuse.library import all_rules
 from onnxfuse.op import DOMAIN
@@ -88,7 +88,7 @@ def fuse(model: onnx.ModelProto, *rules: Rule | str) -> Fused:
     own = {body for f in loaded.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
     found = [item for g in loaded.graphs() if g not in own for item in candidates(View(g), wanted)]
     able = [item for item in found if isinstance(item, Candidate) and replaces_enough(item)]
-    chosen, ended = select(able, lambda c: len([n for n in c.removed if n.op != "Constant"]) - 0.5)
+    chosen, ended = select(able, covered)
     declined = [item for item in found if isinstance(item, Decision)]
     return Fused(rewrite(loaded, chosen).proto, chosen, [*declined, *ended])
 
