@@ -42,6 +42,8 @@ BUILTINS: tuple[Builtin, ...] = (
 
 
 PRODUCT, SCALED = "MatMul", "FusedMatMul"
+MATRIX, ACTIVATED = "Gemm", "FusedGemm"
+ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "Softplus", "Softsign")  # that a FusedGemm can have
 SKIPPED = "LayerNormalization"  # where it is written as one node; one that is made of several keeps its residual sum
 SKIP = Builtin("SkipLayerNormalization", 5, Counter(LayerNormalization=1, Add=1))
 VOCABULARY = {op for builtin in (*BUILTINS, SKIP) for op in (*builtin.anchors, *builtin.absorbs)} | {"Add"}
@@ -55,7 +57,7 @@ def as_run(works: Sequence[Work]) -> list[Work]:
 
 def merged(works: Sequence[Work]) -> list[tuple[Work, tuple[int, ...]]]:
     """The kernels that the runtime starts for nodes written as `works`, each with the places of those that it stands for."""
-    return _with_scales([kernel for stretch in _stretches(works) for kernel in _merged(stretch)])
+    return _with_activations(_with_scales([kernel for stretch in _stretches(works) for kernel in _merged(stretch)]))
 
 
 def _stretches(works: Sequence[Work]) -> Iterator[list[Kernel]]:
@@ -106,6 +108,36 @@ def _with_scales(kernels: Sequence[Kernel]) -> list[Kernel]:
         else:
             made.append((work, places))
     return made
+
+
+def _with_activations(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """A Gemm and the activation behind it as one kernel."""
+    made: list[Kernel] = []
+    for work, places in kernels:
+        source = made[-1][0] if made else None
+        if source is not None and _activates(work, source):
+            made.append((_activated(source, work), (*made.pop()[1], *places)))
+        else:
+            made.append((work, places))
+    return made
+
+
+def _activates(work: Work, source: Work) -> bool:
+    """Whether it is an activation right behind a Gemm that nobody else reads."""
+    is_product = source.op == MATRIX and _is_plain(source) and source.readers == 1
+    return is_product and work.op in ACTIVATIONS and _is_plain(work)
+
+
+def _activated(product: Work, work: Work) -> Work:
+    return replace(
+        product,
+        op=ACTIVATED,
+        name=ACTIVATED,
+        flops=product.flops + work.flops,
+        special=product.special + work.special,
+        parts=(*product.parts, *work.parts),
+        nodes=2,
+    )
 
 
 def _scales(work: Work, source: Work) -> bool:

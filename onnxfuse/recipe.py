@@ -248,7 +248,7 @@ def _tensor(operand: Operand) -> Tensor | None:
 
 def _readers(node: Node) -> int:
     """How many nodes read the result, and the caller; sums and products alone are looked at for it."""
-    value = node.outputs[0] if node.op in ("Add", "MatMul") and node.outputs else None
+    value = node.outputs[0] if node.op in ("Add", "MatMul", "Gemm") and node.outputs else None
     return 1 if value is None else len(value.users) + len(value.captured) + value.is_output
 
 

@@ -131,3 +131,24 @@ def test_product_does_not_take_a_factor_that_is_no_number_or_the_last_step_of_wh
     assert [w.op for w in as_run(scores((64,)))] == ["FusedMatMul", "Mul"]
     assert [w.op for w in as_run(scores(readers=2))] == ["FusedMatMul", "Mul"]
     assert [w.op for w in as_run([scores()[1], *nodes("Exp Mul")])] == ["MatMul", "Exp", "Mul"]
+
+
+def gemm(readers: int = 1) -> Work:
+    return replace(work("Gemm", [(128, 64), (64, 32), (32,)], [(128, 32)], "float"), readers=readers)
+
+
+@pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu"])
+def test_activation_goes_into_the_gemm_before_it(activation: str) -> None:
+    product, behind = gemm(), work(activation, [(128, 32)], [(128, 32)], "float")
+    (kernel,) = as_run([product, behind])
+    assert (kernel.op, kernel.nodes, kernel.bytes, kernel.gemm_flops) == ("FusedGemm", 2, product.bytes, product.gemm_flops)
+    assert (kernel.flops, kernel.parts) == (product.flops + behind.flops, (*product.parts, *behind.parts))
+
+
+def test_activation_stays_apart_where_the_gemm_has_other_readers_or_is_none() -> None:
+    behind = work("Relu", [(128, 32)], [(128, 32)], "float")
+    matmul = work("MatMul", [(128, 64), (64, 32)], [(128, 32)], "float")
+    for product in (gemm(readers=2), matmul):
+        assert [k.op for k in as_run([product, behind])] == [product.op, "Relu"]
+    gelu = work("Gelu", [(128, 32)], [(128, 32)], "float")
+    assert [k.op for k in as_run([gemm(), gelu])] == ["Gemm", "Gelu"]
