@@ -11,6 +11,7 @@ from collections.abc import Mapping
 CONTRIB = "com.microsoft"
 OWN_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")  # contrib operators that ONNX Runtime keeps in the standard domain
 SINCE: Mapping[str, int] = {
+    "Gemm": 1,
     "LayerNormalization": 17,
     "Gelu": 20,
     "RMSNormalization": 23,
@@ -32,9 +33,11 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "com.microsoft.SkipSimplifiedLayerNormalization": {"cpu": WIDE, "cuda": WIDE},
     "com.microsoft.MultiHeadAttention": {"cpu": FLOAT, "cuda": WIDE},
     "com.microsoft.RotaryEmbedding": {"cpu": HALF, "cuda": WIDE},
+    "com.microsoft.FusedGemm": {"cpu": FLOAT},
     "SimplifiedLayerNormalization": {"cpu": WIDE, "cuda": WIDE},
     "LayerNormalization": {"cpu": WIDE, "cuda": WIDE},
     "Gelu": {"cpu": FLOAT, "cuda": WIDE},
+    "Gemm": {"cpu": FLOAT, "cuda": WIDE},
     "RMSNormalization": {"cpu": HALF, "cuda": WIDE},
     "RotaryEmbedding": {"cpu": HALF, "cuda": WIDE},
     "Attention": {"cpu": HALF, "cuda": WIDE},
