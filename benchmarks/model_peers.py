@@ -34,8 +34,8 @@ class Subject:
 class Running(Timed):
     """A model ready to be timed, and what it gives."""
 
-    def __init__(self, run: Callable[[], object], results: Callable[[], Outputs]) -> None:
-        super().__init__(run)
+    def __init__(self, run: Callable[[], object], results: Callable[[], Outputs], threads: int) -> None:
+        super().__init__(run, threads)
         self.results = results
 
 
@@ -53,7 +53,7 @@ class Peer:
 
 def _ort(subject: Subject, path: Path, threads: int) -> Running:
     session = Session(path, subject.feeds(), threads)
-    return Running(session.run, session.results)
+    return Running(session.run, session.results, threads)
 
 
 def _transformers_optimizer(subject: Subject, path: Path) -> None:
@@ -95,7 +95,7 @@ def _openvino(subject: Subject, path: Path, threads: int) -> Running:
         request.infer()
         return [np.array(request.get_tensor(port).data) for port in compiled.outputs]
 
-    return Running(request.infer, results)
+    return Running(request.infer, results, threads)
 
 
 def _torch_compile(subject: Subject, path: Path, threads: int) -> Running:
@@ -111,7 +111,7 @@ def _torch_compile(subject: Subject, path: Path, threads: int) -> Running:
             given = module(*inputs)
         return [x.numpy() for x in (given if isinstance(given, tuple) else (given,))]
 
-    return Running(results, results)
+    return Running(results, results, threads)
 
 
 PEERS = {
