@@ -249,14 +249,21 @@ def _softmax(algebra: Algebra, part: Term, exponent: float, parts: Parts, coeffi
     exp = part.args[0]
     if exp.op != "Exp" or parts.get(exp, 0.0) < 1:
         return None
-    factor, inner = product_of(exp.args[0])
+    axes = part.attributes["axes"]
+    x = _before_its_largest_was_taken_off(algebra, exp.args[0], axes)
+    return None if x is None else ({part: -1.0, exp: 1.0}, algebra.plain("Softmax", (x,), {"axis": axes[0]}))
+
+
+def _before_its_largest_was_taken_off(algebra: Algebra, term: Term, axes: tuple[int, ...]) -> Term | None:
+    """x, where the term is x - max(x) along these axes."""
+    factor, inner = product_of(term)
     if len(inner) != 1 or inner[0][1] != 1 or inner[0][0].op != SUM or inner[0][0].coefficient != 0:
         return None
-    axes, terms = part.attributes["axes"], [(t, c * factor) for t, c in inner[0][0].parts]
+    terms = [(t, c * factor) for t, c in inner[0][0].parts]
     for top, weight in terms:
         is_top = top.op == "ReduceMax" and close(weight, -1.0, 1e-6) and top.attributes["axes"] == axes and top.attributes["keepdims"]
         if is_top and algebra.sum(0.0, [(t, c) for t, c in terms if t is not top]) is top.args[0]:
-            return {part: -1.0, exp: 1.0}, algebra.plain("Softmax", (top.args[0],), {"axis": axes[0]})
+            return top.args[0]
     return None
 
 
@@ -399,6 +406,12 @@ def _view(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     return args[0] if layout.is_identity else group_norm(algebra, args[0], layout)
 
 
+def _softmax_of(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
+    """softmax(x - max(x)) = softmax(x)"""
+    x = _before_its_largest_was_taken_off(algebra, args[0], (attributes["axis"],))
+    return None if x is None else algebra.plain("Softmax", (x,), attributes)
+
+
 def _concat(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     return rotated(algebra, args) if attributes["axis"] == -1 else None
 
@@ -415,4 +428,5 @@ IDENTITIES: Mapping[str, Callable[[Algebra, Args, Attributes], Term | None]] = {
     "Not": _not,
     "View": _view,
     "Concat": _concat,
+    "Softmax": _softmax_of,
 }

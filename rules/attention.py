@@ -11,14 +11,16 @@ import numpy as np
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from onnxfuse.custom_ops.attention.op import ATTENTION
-from onnxfuse.glue import unsqueezed
+from onnxfuse.glue import reshaped, unsqueezed
 from onnxfuse.graph import Value
 from onnxfuse.heads import Heads, multiple, operand, result_layout
+from onnxfuse.layout import Layout, Piece, identity
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
 from onnxfuse.term import Term
 
 q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
+sink, kept = Var("sink"), Scalar("kept")
 scale, softcap, masked, lowest, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("lowest"), Scalar("layout")
 
 plain = scale * op.MatMul(q, k)
@@ -28,14 +30,17 @@ biased = scores + optional(mask)
 bounded = either(biased, op.Max(biased, lowest))
 replaced = either(op.Where(keep, biased, masked), op.Where(drop, masked, biased)).named("replaced")
 apart = either(op.Where(keep, scores, masked), op.Where(drop, masked, scores)) + mask
-probabilities = op.Softmax(either(bounded, replaced, apart), axis=-1)
+masked_scores = either(bounded, replaced, apart)
+probabilities = op.Softmax(masked_scores, axis=-1)
+# a sink is one more score of each row: it takes its share of the softmax, and is cut off again
+sunk = op.View(op.Softmax(op.Concat(masked_scores, sink, axis=-1), axis=-1), layout=kept)
 # rows that are masked throughout give 0: exporters guard against NaN, or clear masked entries once more
 guarded = op.NanToZero(probabilities).named("guarded")
 cleared = either(
     op.Where(keep, op.Softmax(op.Where(keep, biased, masked), axis=-1), 0),
     op.Where(drop, 0, op.Softmax(op.Where(drop, masked, biased), axis=-1)),
 ).named("cleared")
-result = op.MatMul(either(guarded, cleared, probabilities), v)
+result = op.MatMul(either(guarded, cleared, sunk, probabilities), v)
 LOWEST = -1e30  # what is at most this is as good as -inf beside any score
 
 
@@ -61,6 +66,7 @@ def _call(match: Match, *, past: bool) -> Call:
         choice,
         keys.past,
         values.past,
+        _sinks(match, queries),
         q_num_heads=_count(queries),
         kv_num_heads=_count(keys),
         q_layout=queries.layout,
@@ -81,6 +87,21 @@ def _check(queries: Heads, keys: Heads, values: Heads) -> None:
     for name, heads in (("q", queries), ("k", keys), ("v", values)):
         if heads.layout == "BSE" and not isinstance(heads.heads, int):
             raise Decline(f"the number of heads of {name} must be known; it is {heads.heads}")
+
+
+def _sinks(match: Match, queries: Heads) -> Operand:
+    """The score of each head's sink as a vector, None where there is none."""
+    if not match.has(sink):
+        return None
+    whole: Layout = match.scalar(kept)
+    joined = identity(whole.base)
+    if whole.fixed or whole.axes[:-1] != joined.axes[:-1] or whole.axes[-1] != (Piece(len(joined.axes) - 1, 1, whole.base[-1] - 1),):
+        raise Decline("all scores but the sink must be kept after the softmax")
+    value = match.operand(sink)
+    if value.shape is None or tuple(d for d in value.shape if d != 1) != (queries.heads,):
+        shape = "unknown" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
+        raise Decline(f"sink must have a number for each of the {queries.heads} heads; its shape is {shape}")
+    return value if len(value.shape) == 1 else reshaped(value, (queries.heads,))
 
 
 def _count(heads: Heads) -> int:
@@ -198,6 +219,13 @@ RULE = Rule(
             d = MatMul(q, k)  m = Where(keep, d, low)  p = Softmax <axis = -1> (m)  c = Where(keep, p, zero)
             y = MatMul(c, v)
         }""",
+        """g (float[b,3,s,4] q, float[b,3,t,4] k, float[b,3,t,4] v, float[b,1,s,t] mask) => (float[b,3,s,4] y)
+        <float[1,3,1,1] sinks = {0.5, -0.5, 1.0}, float scale = {0.5}, int64[1] zero = {0}, int64[1] end = {-1}, int64[1] axis = {3}> {
+            kt = Transpose <perm = [0, 1, 3, 2]> (k)  d = MatMul(q, kt)  a = Mul(d, scale)  m = Add(a, mask)
+            n = Shape(m)  i = Constant <value = int64[3] {0, 1, 2}> ()  f = Gather(n, i)  o = Constant <value = int64[1] {1}> ()
+            to = Concat <axis = 0> (f, o)  e = Expand(sinks, to)  c = Concat <axis = -1> (m, e)
+            top = ReduceMax <axes = [-1]> (c)  l = Sub(c, top)  p = Softmax <axis = -1> (l)  r = Slice(p, zero, end, axis)  y = MatMul(r, v)
+        }""",
     ],
     declines={
         "'p' (Softmax) must be read by nobody else; the graph's output reads it too": """
@@ -212,6 +240,12 @@ RULE = Rule(
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,7] bias, bool[5,7] keep) => (float[2,3,5,4] y)
         <float low = {-100.0}> {
             d = MatMul(q, k)  a = Add(d, bias)  m = Where(keep, a, low)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+        "all scores but the sink must be kept after the softmax": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v) => (float[2,3,5,4] y)
+        <float[2,3,5,1] sink = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3},
+        int64[1] one = {1}, int64[1] end = {8}, int64[1] axis = {3}> {
+            d = MatMul(q, k)  c = Concat <axis = -1> (d, sink)  p = Softmax <axis = -1> (c)  r = Slice(p, one, end, axis)  y = MatMul(r, v)
         }""",
         "what is cleared after the softmax must be -inf or the lowest number before it; it is -1": """
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, bool[5,7] keep) => (float[2,3,5,4] y)

@@ -152,8 +152,15 @@ class _Body(Reference):
         return self.op("Where", seen, s, self.minus_infinity())
 
     def softmax(self, s: str) -> str:
-        p = self.op("Softmax", s, axis=-1)
+        p = self._sunk(s) if self.has("sink") else self.op("Softmax", s, axis=-1)
         return self.op("Where", self.op("IsNaN", p), self.number(0.0), p) if self.int_of("zero_masked_rows") else p
+
+    def _sunk(self, s: str) -> str:
+        """The softmax of a row and its head's sink, less the sink's part."""
+        by_head = self.reshape(self.widened("sink"), self.ints(1), self.sizes(s, HEADS), self.ints(1, 1))
+        sinks = self.op("Expand", by_head, self.op("Concat", self.sizes(s, BATCH, SEQ), self.ints(1), axis=0))
+        p = self.op("Softmax", self.op("Concat", s, sinks, axis=-1), axis=-1)
+        return self.op("Slice", p, self.ints(0), self.sizes(s, SIZE), self.ints(SIZE))
 
     def times_values(self, p: str, scores: str, v: str) -> str:
         """[batch, q_heads, queries, value size]."""

@@ -77,6 +77,13 @@ MASKED = [
 ]
 # Sizes around the vector widths, a chunk of queries, and a block of keys; one query is a path of its own.
 SIZED = [Case(single(*sizes)) for sizes in [(1, 1, 1), (1, 300, 17), (3, 64, 31), (15, 65, 16), (49, 63, 33), (97, 130, 64)]]
+SUNK = [
+    Case({**MULTI_HEAD, "sink": (3,)}),
+    Case({**GROUPED, **PAST, "sink": (6,)}, {"causal": 2, "window_left": 3}),
+    Case({"q": (2, 6, 1, 8), "k": (2, 2, 70, 8), "v": (2, 2, 70, 8), "sink": (6,)}, {"softcap": 2.0}),
+    masked(Case({**MULTI_HEAD, "sink": (3,)}, values=nothing_seen), (5, 7), "bool"),
+    masked(Case({**MULTI_HEAD, "sink": (3,)}), (2, 1, 1, 7), "float"),
+]
 EMPTY = [
     Case(
         {name: tuple(0 if size == gone else size for size in shape) for name, shape in MULTI_HEAD.items()},
@@ -89,11 +96,14 @@ CASES = [
     *LIMITED,
     *MASKED,
     *SIZED,
+    *SUNK,
     *EMPTY,
     Case({**GROUPED, "past_key": (2, 2, 0, 8), "past_value": (2, 2, 0, 8)}, {"causal": 2}),
     Case({**GROUPED, **PAST}, outputs=("y",)),
     Case({**GROUPED, **PAST}, outputs=("y", "present_key")),
 ]
+
+TIMED = [Case(dict.fromkeys(("q", "k", "v"), (1, 4, length, 64)), outputs=("y",)) for length in (16, 128, 512)]
 
 REFUSED = [
     Refusal("k must be given where packed is", {"q": (1, 2, 3, 4), "v": (1, 2, 3, 4)}),
@@ -109,6 +119,7 @@ REFUSED = [
     Refusal("past_value must have the shape [2,2,4,8]; got [2,2,3,8]", {**GROUPED, **PAST, "past_value": (2, 2, 3, 8)}),
     Refusal("mask must broadcast to [2,3,5,7]; got [2,5,7]", {**MULTI_HEAD, "mask": (2, 5, 7)}, types={"M": "float"}),
     Refusal("mask must broadcast to [2,3,5,7]; got [1,1,1,5,7]", {**MULTI_HEAD, "mask": (1, 1, 1, 5, 7)}, types={"M": "bool"}),
+    Refusal("sink must have a number for each of the 3 heads of q; got [4]", {**MULTI_HEAD, "sink": (4,)}),
     Refusal('k and v must be absent where packed is "qkv"', MULTI_HEAD, {"packed": "qkv", "q_num_heads": 3}),
     Refusal("q must be [batch, seq, 9 heads * size]", {"q": (1, 2, 10)}, {"packed": "qkv", "q_num_heads": 3}),
     Refusal("attribute 'causal' must be from 0 to 2; got 3", MULTI_HEAD, {"causal": 3}),

@@ -291,7 +291,7 @@ void Decode(const AttentionArgs<T>& a, const ParallelFor& parallel) {
     for (int r = 0; r < rows; ++r) {
       const AttentionStrides& s = a.y_strides;
       const int64_t q_head = head % a.kv_heads * (a.q_heads / a.kv_heads) + r / a.queries;
-      FinishRow(a, whole.sums + r * value_stride, true, whole.total[r],
+      FinishRow(a, whole.sums + r * value_stride, true, WithSink(a, q_head, whole.most[r], to_log2, whole.total[r]),
                 a.y + head / a.kv_heads * s.batch + q_head * s.head + r % a.queries * s.seq);
     }
   }

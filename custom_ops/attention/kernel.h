@@ -8,7 +8,7 @@
 //   s = softcap * tanh(s / softcap)                 where softcap > 0
 //   s = mask[i, j] ? s : mask_value                 for a boolean mask; s + mask[i, j] for another
 //   s = -inf                                        where j < i + diagonal - left or j > i + diagonal + right
-//   y[i] = sum_j softmax_j(s)[j] v[j]
+//   y[i] = sum_j softmax_j(s)[j] v[j]               the sink of head h, if there are sinks, is one more score without a value
 // NaN and inf go where IEEE takes them: a NaN or +inf score makes its row NaN, so does a row of -inf alone, unless
 // zero_masked_rows makes it 0. With no keys at all y is 0. One thing is not as in the unfused graph: values of keys
 // that no query of a tile may see are not read, so a NaN among them does not spread.
@@ -72,6 +72,7 @@ struct AttentionArgs {
   int64_t left = kUnlimited;
   int64_t right = kUnlimited;
   bool zero_masked_rows = false;
+  const T* sink = nullptr;  // [q_heads], or null where there is none
 };
 
 // T is float, Half or BFloat16.

@@ -10,7 +10,7 @@
 namespace onnxfuse {
 namespace {
 
-enum Input : size_t { kQ, kK, kV, kMask, kPastKey, kPastValue };
+enum Input : size_t { kQ, kK, kV, kMask, kPastKey, kPastValue, kSink };
 enum Output : size_t { kY, kPresentKey, kPresentValue };
 // As the choices of q_layout, v_layout and y_layout; of k_layout with kBhds.
 enum Layout : int64_t { kBhsd, kBshd, kBse, kBhds };
@@ -139,6 +139,14 @@ void SetMask(const Call& call, AttentionArgs<T>& args) {
 }
 
 template <typename T>
+const T* SinkOf(const Call& call, int64_t heads) {
+  const Tensor& sink = call.Input(kSink);
+  if (sink.is_given && (sink.rank() != 1 || sink.shape[0] != heads))
+    call.Fail("sink must have a number for each of the ", heads, " heads of q; got ", sink.shape);
+  return sink.As<T>();
+}
+
+template <typename T>
 void SetLimits(const Call& call, AttentionArgs<T>& args) {
   enum Causal : int64_t { kTopLeft = 1, kBottomRight = 2 };
   const int64_t causal = call.IntOf("causal"), left = call.IntOf("window_left"), right = call.IntOf("window_right");
@@ -176,6 +184,7 @@ void Run(const Call& call) {
   args.v = (is_packed ? call.Input(kQ) : call.Input(kV)).template As<T>() + all.v_offset;
   args.past_key = call.Input(kPastKey).As<T>();
   args.past_value = call.Input(kPastValue).As<T>();
+  args.sink = SinkOf<T>(call, args.q_heads);
   args.y = call.Output(kY).As<T>();
   args.present_key = call.Output(kPresentKey).As<T>();
   args.present_value = call.Output(kPresentValue).As<T>();
@@ -244,7 +253,7 @@ std::vector<Dims> OutputShapes(const Node& node, const std::vector<Dims>& inputs
 }
 
 const Register kAttention({
-    .signature = "Attention(q: T, k: T?, v: T?, mask: M?, past_key: T?, past_value: T?) -> "
+    .signature = "Attention(q: T, k: T?, v: T?, mask: M?, past_key: T?, past_value: T?, sink: T?) -> "
                  "(y: T, present_key: T?, present_value: T?)",
     .types = {{"T", FloatTypes()}, {"M", {Type::kBool, Type::kFloat, Type::kFloat16, Type::kBFloat16}}},
     .attributes = {Int("q_num_heads", 0, 0), Int("kv_num_heads", 0, 0), Choice("q_layout", {"BHSD", "BSHD", "BSE"}),

@@ -10,7 +10,7 @@ before k and v; present_key and present_value are past and current joined, laid 
     s = softcap * tanh(s / softcap)               where softcap is not 0
     s = mask ? s : mask_value, or s + mask        for a bool mask, or any other; it broadcasts to [batch, q_heads, S, T]
     s = -inf  where  j > i + d (causal), j < i + d - window_left, j > i + d + window_right  (-1: no limit)
-    y = softmax(s) v
+    y = softmax(s) v                              sink, [q_heads], is one more score of each row, one without a value
 
 T counts past and current keys. d = 0, or T - S where causal is 2. A row that is NaN after the softmax, as one of -inf
 alone is, stays NaN, or is 0 before it meets v where zero_masked_rows is 1. With no keys y is 0.
@@ -74,7 +74,7 @@ def _heads_of(shape: Shape, layout: str, heads: int) -> Shape:
 
 
 def _limits(shapes: Shapes, attributes: Attributes) -> str | None:
-    checks: tuple[Callable[[Shapes, Attributes], str | None], ...] = (_bad_attribute, _bad_rank, _bad_size, _bad_past, _bad_mask)
+    checks: tuple[Callable[[Shapes, Attributes], str | None], ...] = (_bad_attribute, _bad_rank, _bad_size, _bad_past, _bad_mask, _bad_sink)
     return next(filter(None, (check(shapes, attributes) for check in checks)), None)
 
 
@@ -179,8 +179,17 @@ def _bad_mask(shapes: Shapes, attributes: Attributes) -> str | None:
     return None
 
 
+def _bad_sink(shapes: Shapes, attributes: Attributes) -> str | None:
+    heads = _by_head(shapes, attributes)[0][1]
+    if "sink" in shapes and (len(shapes["sink"]) != 1 or _differ(shapes["sink"][0], heads)):
+        return f"sink must have a number for each of the {heads} heads of q; got {show(shapes['sink'])}"
+    return None
+
+
 ATTENTION = Op(
-    signature=("Attention(q: T, k: T?, v: T?, mask: M?, past_key: T?, past_value: T?) -> (y: T, present_key: T?, present_value: T?)"),
+    signature=(
+        "Attention(q: T, k: T?, v: T?, mask: M?, past_key: T?, past_value: T?, sink: T?) -> (y: T, present_key: T?, present_value: T?)"
+    ),
     types={"T": ("float", "float16", "bfloat16"), "M": ("bool", "float", "float16", "bfloat16")},
     attributes={
         "q_num_heads": 0,

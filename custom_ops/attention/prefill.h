@@ -189,7 +189,8 @@ class TileRunner {
     for (int i = 0; i < chunk.count; ++i) {
       const int64_t row = tile_.begin + c * kChunk + i;
       const AttentionStrides& s = a_.y_strides;
-      FinishRow(a_, w_.sums + (c * kChunk + i) * w_.value_stride, running.is_started, running.total[i],
+      const float total = WithSink(a_, HeadOf(row), running.most[i], to_log2_, running.total[i]);
+      FinishRow(a_, w_.sums + (c * kChunk + i) * w_.value_stride, running.is_started, total,
                 a_.y + tile_.batch * s.batch + HeadOf(row) * s.head + QueryOf(row) * s.seq);
     }
   }

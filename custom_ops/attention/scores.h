@@ -5,6 +5,7 @@
 // them, and the probabilities lie as the second product reads its left side.
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "custom_ops/attention/tile.h"
@@ -196,7 +197,14 @@ inline void Exponentiate(int vecs, int keys, float* block, const float* block_mo
   }
 }
 
-// y = sums / total. No key seen: the softmax of nothing but -inf, NaN, or 0 where that is asked for.
+// The weights of a row, relative to its largest score, with that of its head's sink. The largest score times `to_log2` is
+// in units of log2.
+template <typename T>
+ONNXFUSE_INLINE float WithSink(const AttentionArgs<T>& a, int64_t head, float most, float to_log2, float total) {
+  return a.sink == nullptr ? total : total + std::exp2(ToFloat(a.sink[head]) * kLog2E - most * to_log2);
+}
+
+// y = sums / total. No key seen: the softmax of nothing but -inf, NaN, or 0 where that is asked for or a sink takes all.
 template <typename T>
 ONNXFUSE_INLINE void FinishRow(const AttentionArgs<T>& a, const float* sums, bool is_started, float total, T* y) {
   const int64_t size = a.value_size;
@@ -204,7 +212,7 @@ ONNXFUSE_INLINE void FinishRow(const AttentionArgs<T>& a, const float* sums, boo
     const Vec factor = Set(1.0f / total);
     ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, Load(sums + i) * factor, lanes); });
   } else {
-    const Vec value = Set(a.zero_masked_rows ? 0.0f : kNan);
+    const Vec value = Set(a.zero_masked_rows || total > 0 ? 0.0f : kNan);
     ForEachVec(size, [&](int64_t i, int lanes) { StoreN(y + i, value, lanes); });
   }
 }

@@ -110,6 +110,8 @@ def _check(use: Use) -> None:
         raise Decline("q, k and v must be three values, not one")
     if int(use.attribute("window_left")) >= 0 or int(use.attribute("window_right")) >= 0:
         raise Decline("there must be no sliding window: the operators of others have none, or another one")
+    if use.get("sink") is not None:
+        raise Decline("there must be no sinks: ONNX has none")
     if use.get("past_key") is not None and None in (use.output("present_key"), use.output("present_value")):
         raise Decline("beside a past both present keys and values must be needed: ONNX Runtime's operators take no past without")
 

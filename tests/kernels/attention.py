@@ -34,6 +34,7 @@ class Args(ctypes.Structure):
         *((n, ctypes.c_float) for n in ["scale", "softcap", "mask_value"]),
         *((n, ctypes.c_int64) for n in ["diagonal", "left", "right"]),
         ("zero_masked_rows", ctypes.c_bool),
+        ("sink", ctypes.c_void_p),
     ]
 
 
@@ -55,6 +56,7 @@ class Case:
     left: int = UNLIMITED
     right: int = UNLIMITED
     zero_masked_rows: bool = False
+    sink: Array | None = None  # [heads]
 
 
 def reference(case: Case) -> Array:
@@ -66,7 +68,7 @@ def reference(case: Case) -> Array:
     group = q.shape[1] // max(k.shape[1], 1)
     k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
     with np.errstate(all="ignore"):
-        return _softmax(_scores(case, q, k), case.zero_masked_rows) @ v
+        return _softmax(_scores(case, q, k), case.zero_masked_rows, case.sink) @ v
 
 
 def _scores(case: Case, q: Array, k: Array) -> Array:
@@ -79,11 +81,14 @@ def _scores(case: Case, q: Array, k: Array) -> Array:
     return np.where((j < i - case.left) | (j > i + case.right), -np.inf, s)
 
 
-def _softmax(s: Array, zero: bool) -> Array:
-    if s.shape[3] == 0:
+def _softmax(s: Array, zero: bool, sink: Array | None) -> Array:
+    keys = s.shape[3]
+    if keys == 0:
         return s
+    if sink is not None:
+        s = np.concatenate([s, np.broadcast_to(sink.astype(np.float64)[:, None, None], (*s.shape[:3], 1))], 3)
     p = np.exp(s - s.max(3, keepdims=True))
-    p = p / p.sum(3, keepdims=True)
+    p = (p / p.sum(3, keepdims=True))[..., :keys]
     return np.where(np.isnan(p), 0.0, p) if zero else p
 
 
@@ -128,6 +133,9 @@ def run(kernels: Kernels, case: Case, *, threads: int = 1, wants_present: bool =
         if getattr(case, name) is not None:
             kept.append(at_page_end(getattr(case, name)))
             setattr(args, name, pointer(kept[-1]))
+    if case.sink is not None:
+        kept.append(at_page_end(case.sink))
+        args.sink = pointer(kept[-1])
     kept.append(_set_mask(args, case, (batch, q_heads, queries, past + case.k.shape[2])))
     for name in ("scale", "softcap", "mask_value", "diagonal", "left", "right", "zero_masked_rows"):
         setattr(args, name, getattr(case, name))

@@ -96,6 +96,27 @@ def test_mask_of_any_type_with_queries_of_any_type(kernels: Kernels, dtype: Any,
         assert_right(run(kernels, case)[0], case)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("queries", [1, 2, 50])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_sink_takes_its_share(kernels: Kernels, limits: str, queries: int, dtype: Any) -> None:
+    case = random_case(8, {"B": 2, "H": 4, "K": 2, "S": queries, "T": 70, "D": 20}, dtype, **LIMITS[limits])
+    case.sink = np.array([-1.0, 0.5, 30.0, -np.inf], dtype)
+    assert_right(run(kernels, case)[0], case)
+    assert_right(run(kernels, case, threads=3)[0], case)
+
+
+@pytest.mark.parametrize("queries", [1, 50])
+def test_row_that_sees_nothing_goes_to_its_sink(kernels: Kernels, queries: int) -> None:
+    case = random_case(9, {"H": 2, "S": queries, "T": 70, "D": 8})
+    case.mask, case.sink = np.zeros((queries, 70), bool), np.array([0.5, -np.inf], np.float32)
+    case.mask[1::2] = True
+    assert_right(run(kernels, case)[0], case)
+    case.left = case.right = 0
+    case.diagonal = 1000  # beyond all keys: no block is looked at
+    assert_right(run(kernels, case)[0], case)
+
+
 @pytest.mark.parametrize("layouts", ["BSHD BSHD BSHD BSHD", "BHSD BHDS BHSD BSHD", "BSHD BHDS BSHD BHSD"])
 @pytest.mark.parametrize("queries", [1, 30])
 def test_layouts_are_strides(kernels: Kernels, layouts: str, queries: int) -> None:
