@@ -1,14 +1,15 @@
 """Whole models on the CPU: ONNX Runtime, what other tools make of the same file, and what onnxfuse makes of it.
 
     python benchmarks/models.py CACHE [--models BERT S=512 ...] [--peers ORT cost ...] [--threads 1] [--seconds 4]
-        [--results FILE.json] [--prepare] [--print] [--memory]
+        [--loads 3] [--results FILE.json] [--missing] [--prepare] [--print] [--memory]
 
 Needs what model_zoo.py needs (torch==2.13.0 for the CPU, transformers), and for the peers of their names onnxscript and
 openvino. Models come from their configuration with random weights, in float32, are exported once into the folder CACHE, and
-optimised there once by each tool. Then all peers run one model in turns in one process. ORT: ONNX Runtime at all its
-optimisations. ORT transformers: its python optimizer first. onnxscript: optimize_for_ort first. cost, all: onnxfuse at these
-levels first; these four run at all optimisations too. Outputs must agree with those of ORT; where they do not, or a tool fails,
-the cell says so. `best/cost`: the fastest of the first three over onnxfuse at level cost; above 1, ours is faster.
+optimised there once by each tool. Then all peers run one model in turns in one process, and that three times, loaded anew; a
+cell is the median of three medians. ORT: ONNX Runtime at all its optimisations. ORT transformers: its python optimizer
+first. onnxscript: optimize_for_ort first. cost, all: onnxfuse at these levels first; these four run at all optimisations too.
+Outputs must agree with those of ORT; where they do not, or a tool fails, the cell says so. `best/cost`: the fastest of the
+first three over onnxfuse at level cost; above 1, ours is faster.
 --prepare exports and optimises and times nothing. --results keeps rows in a file, so that a table may be measured in pieces;
 --print only prints it. --memory measures instead what a run of one attention adds to the memory of a process.
 """
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 from attention_forms import FORMS, Shape, operands
 from model_peers import PEERS, Running, Subject
-from timing import Results, Session, in_turns, markdown, ratio
+from timing import Results, Session, in_turns, markdown
 
 ONNX_RUNTIME = ("ORT", "ORT transformers", "onnxscript")
 LARGE = Shape(1, 16, 16, 2048, 2048, 64)  # whose score matrix takes 268 MB
@@ -49,26 +50,31 @@ def prepared(subject: Subject, peer: str) -> Path:
     return path
 
 
-def measured(subject: Subject, peers: list[str], threads: int, seconds: float) -> dict[str, Any]:
-    """times: milliseconds by peer; failures: why a peer has none; ratios: ORT over peer."""
-    running, failures = _running(subject, peers, threads)
-    in_turns(list(running.values()), seconds)
-    rivals = [running[p] for p in ONNX_RUNTIME if p in running]
-    row = {
-        "name": subject.name,
-        "threads": threads,
-        "times": {peer: r.median * 1e3 for peer, r in running.items()},
-        "failures": failures,
-        "ratios": {peer: ratio(running["ORT"], r) for peer, r in running.items() if "ORT" in running},
-    }
-    if rivals and "cost" in running:
-        row["best/cost"] = ratio(min(rivals, key=lambda r: r.median), running["cost"])
+def measured(subject: Subject, peers: list[str], threads: int, seconds: float, loads: int) -> dict[str, Any]:
+    """times: milliseconds by peer; failures: why a peer has none.
+
+    Every peer is loaded `loads` times, each time in another order: where its weights come to lie in memory makes a
+    difference of a quarter.
+    """
+    times: dict[str, list[float]] = {}
+    failures: dict[str, str] = {}
+    for load in range(loads):
+        turned = [peers[0], *peers[1 + load :], *peers[1 : 1 + load]]
+        running = _running(subject, [peer for peer in turned if peer not in failures], threads, failures)
+        in_turns(list(running.values()), seconds / loads, least=3)
+        for peer, one in running.items():
+            times.setdefault(peer, []).append(one.median)
+    middle = {peer: statistics.median(found) * 1e3 for peer, found in times.items()}
+    row = {"name": subject.name, "threads": threads, "times": middle, "failures": failures}
+    rivals = [middle[p] for p in ONNX_RUNTIME if p in middle]
+    if rivals and "cost" in middle:
+        row["best/cost"] = min(rivals) / middle["cost"]
     return row
 
 
-def _running(subject: Subject, peers: list[str], threads: int) -> tuple[dict[str, Running], dict[str, str]]:
+def _running(subject: Subject, peers: list[str], threads: int, failures: dict[str, str]) -> dict[str, Running]:
+    """The peers, ready to be timed; those that cannot do this model are added to `failures`."""
     running: dict[str, Running] = {}
-    failures: dict[str, str] = {}
     want: list[np.ndarray] | None = None
     for peer in peers:
         try:
@@ -80,7 +86,7 @@ def _running(subject: Subject, peers: list[str], threads: int) -> tuple[dict[str
         except Exception as error:  # a tool that cannot do this model: the others go on
             failures[peer] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             print(f"{subject.name}: {peer}: {failures[peer]}", file=sys.stderr)
-    return running, failures
+    return running
 
 
 def _check(got: list[np.ndarray], want: list[np.ndarray]) -> None:
@@ -141,6 +147,8 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0, help="for each model")
+    parser.add_argument("--loads", type=int, default=3, help="how often each peer is loaded anew")
+    parser.add_argument("--missing", action="store_true", help="leave out what --results holds already")
     parser.add_argument("--results", type=Path, help="a JSON file of rows, added to")
     parser.add_argument("--prepare", action="store_true", help="only export and optimise")
     parser.add_argument("--print", action="store_true", help="only print what --results holds")
@@ -169,8 +177,10 @@ def run(options: argparse.Namespace, results: Results) -> None:
             for peer in options.peers:
                 _try_to_prepare(subject, peer)
         else:
-            row = measured(subject, options.peers, options.threads, options.seconds)
-            results.put(f"{name} x{options.threads}", {**row, "place": place})
+            key = f"{name} x{options.threads}"
+            if not (options.missing and key in results.rows):
+                row = measured(subject, options.peers, options.threads, options.seconds, options.loads)
+                results.put(key, {**row, "place": place})
 
 
 def _try_to_prepare(subject: Subject, peer: str) -> None:
