@@ -44,7 +44,6 @@ class GemmRunner {
 
  private:
   static constexpr int64_t kTileFloats = kTileRows * kPanel;
-  static constexpr int64_t kChunk = 8, kAhead = 64;  // steps of the depth: between requests, and how far these go ahead
 
   // Steps [from, from + slice_) of one tile; `partial` keeps its sums from one slice to the next.
   ONNXFUSE_INLINE void RunTile(int64_t tile, int64_t panel, int64_t from, float* partial) const {
@@ -67,16 +66,6 @@ class GemmRunner {
     if (is_last) finish_(a_, sums, kPanel, rows_.first + tile * kTileRows, rows, col, Least(kPanel, a_.cols - col));
   }
 
-  // Asks for weights that are read soon: the machine's own prefetching ends with each page.
-  ONNXFUSE_INLINE static void Prefetch(const T* from, int64_t count) {
-    constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-    for (int64_t i = 0; i < count; i += kLine) {
-#if defined(__GNUC__)
-      __builtin_prefetch(from + i, 0, 2);
-#endif
-    }
-  }
-
   // to = start, or 0 where that is null, + x w.
   template <int kRows>
   ONNXFUSE_INLINE static void Multiply(const float* x, const T* weights, int64_t depth, const float* start, float* to) {
@@ -87,14 +76,7 @@ class GemmRunner {
       for (int v = 0; v < kPanelVecs; ++v)
         sum[r][v] = start == nullptr ? Zero() : Load(start + r * kPanel + v * kLanes);
     }
-    int64_t k = 0;
-    for (; k + kChunk <= depth; k += kChunk) {
-      const T* chunk = weights + k * kPanel;
-      Prefetch(chunk + kAhead * kPanel, kChunk * kPanel);
-      MultiplyAdd<kRows, kPanelVecs, Order::kColumns>(x + k * kTileRows, kTileRows, chunk, kPanel, kChunk, sum);
-    }
-    MultiplyAdd<kRows, kPanelVecs, Order::kColumns>(x + k * kTileRows, kTileRows, weights + k * kPanel, kPanel,
-                                                    depth - k, sum);
+    MultiplyAdd<kRows, kPanelVecs, Order::kColumns>(x, kTileRows, weights, kPanel, depth, sum);
 #pragma GCC unroll 24
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
