@@ -103,5 +103,6 @@ def _compute_us(work: Work, cpu: Cpu) -> float:
     """One thread's time for products and scalar work; the rate of fused attention has its softmax in it."""
     if work.kind == "attention" and work.fused:
         return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3
-    products = work.gemm_flops / cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
+    rate = cpu.gemm_gflops * cpu.linear_efficiency if work.fused else cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
+    products = work.gemm_flops / rate
     return (products + sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts)) / 1e3

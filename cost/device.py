@@ -92,6 +92,7 @@ class Cpu:
     fused_node_us: float = 0.35  # what it adds to each node of a custom-op library
     fused_operand_us: float = 0.35  # and for each of its operands
     attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
+    linear_efficiency: float = 0.92  # and the product of the fused linear layer
     gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of other ops that are products, by ONNX op
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels
     fused_rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, as part of a fused kernel
