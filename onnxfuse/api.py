@@ -195,7 +195,8 @@ class _Run:
             shapes.infer(self.model)
         with self._timed("match"):
             ranges = Ranges(self.model, cost, sizes)
-            made = generators if target == OWN and level != "none" else {}
+            fits = target == OWN and level != "none"
+            made = {n: g for n, g in generators.items() if fits and (level != "elementwise" or g.kind == ELEMENTWISE)}
             self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100, generators=made)
 
     def _timed(self, phase: str) -> _Timer:

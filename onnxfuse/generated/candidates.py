@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -87,7 +87,9 @@ class Finder:
     def find(self, view: View, chosen: Sequence[Candidate], barred: frozenset[Node] = frozenset()) -> Regions:
         """Candidates, which may overlap, in what the chosen ones leave. barred: nodes that stay as they are."""
         regions = Regions()
-        if not self.generators or view.graph.opset < MIN_OPSET or _in_function(view.graph):
+        reason = _reason_against(view.graph)
+        if not self.generators or reason is not None:
+            regions.apart.update(dict.fromkeys(view.graph.nodes, reason or "nothing is generated"))
             return regions
         around = flow(view.graph, chosen)
         roles = self._roles_in(view.graph, around, barred, regions.apart)
@@ -243,14 +245,23 @@ def _merged(merger: Merger, candidate: Candidate) -> bool:
 
 def crowded(chosen: Sequence[Candidate], weigh: Callable[[Candidate], float]) -> tuple[list[Candidate], list[Decision]]:
     """(the chosen that the library has names for, how the others ended): equal bodies share a name, those that save most get one."""
-    worth: Counter[tuple[str, bytes]] = Counter()
-    keys = [(c.rule.name, _key(c)) for c in chosen]
+    worth: dict[tuple[str, bytes], float] = defaultdict(float)
+    keys = [(c.call.name, _key(c)) for c in chosen]
     for candidate, key in zip(chosen, keys, strict=True):
-        worth[key] += weigh(candidate)  # type: ignore[assignment]  # counts of a Counter may be any number
-    named = {key for g in GENERATORS.values() for key in [k for k, _ in worth.most_common() if k[0] == g.name][: g.names]}
+        worth[key] += weigh(candidate)
+    ranked = sorted(worth, key=lambda key: -worth[key])
+    named: set[tuple[str, bytes]] = set()
+    for name, left in _names_left(chosen).items():
+        named.update([key for key in ranked if key[0] == name][:left])
     kept = [c for c, key in zip(chosen, keys, strict=True) if key in named]
     reason = "the model has more different regions than the library has names for; others save more"
     return kept, [c.decision.ended(Verdict.LOST, reason) for c, key in zip(chosen, keys, strict=True) if key not in named]
+
+
+def _names_left(chosen: Sequence[Candidate]) -> dict[str, int]:
+    """How many names of each operator the model has no body for yet."""
+    taken = Counter(f.name.split("_")[0] for c in chosen[:1] for f in c.view.graph.model.proto.functions if f.domain == DOMAIN)
+    return {g.op.name: max(0, g.names - taken[g.op.name]) for g in GENERATORS.values()}
 
 
 def _key(candidate: Candidate) -> bytes:
@@ -281,8 +292,11 @@ def _at_fault(group: Group) -> list[Node]:
     return [node for node, role in group.members.items() if role.kind == "view"] or list(group.members)
 
 
-def _in_function(graph: Graph) -> bool:
-    """Whether the graph stands in a function of the model: there nothing says the types of what an operator makes."""
-    while graph.outer is not None:
-        graph = graph.outer
-    return graph.function is not None
+def _reason_against(graph: Graph) -> str | None:
+    """Why nothing can be generated in a graph."""
+    if graph.opset < MIN_OPSET:
+        return f"the model must import opset {MIN_OPSET} or later; it imports {graph.opset}"
+    outer = graph
+    while outer.outer is not None:
+        outer = outer.outer
+    return "it stands in a function of the model, where nothing says the types of what is made" if outer.function is not None else None

@@ -15,7 +15,7 @@ from onnxfuse.generated.candidates import GENERATORS
 from onnxfuse.generated.primitives import PRIMITIVES
 from onnxfuse.op import DOMAIN
 from onnxfuse.ruletest import parse
-from tests.generated.harness import NAMES, generate, kept, programs
+from tests.generated.harness import NAMES, apart, generate, kept, programs
 
 CHAIN = "g (float[b,8] x, float[8] w) => (float[b,8] y) { a = Mul(x, w) t = Tanh(a) s = Sub(t, a) y = Add(s, x) }"
 TWICE = """g (float[b,8] x, float[8,8] w) => (float[b,8] y) {
@@ -139,3 +139,28 @@ def test_the_library_registers_as_many_names_as_may_be_written(folder: str) -> N
 def test_the_library_has_every_primitive_and_no_other() -> None:
     source = (Path(custom_ops.__path__[0]) / "_runtime" / "program.h").read_text()
     assert set(re.findall(r"\bX\(([A-Z]\w*), ", source)) == set(PRIMITIVES)
+
+
+def test_kinds_of_one_operator_share_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: candidates.Generator(g.name, g.kind, g.summary, g.op, 1) for name, g in GENERATORS.items()}
+    monkeypatch.setattr(candidates, "GENERATORS", few)
+    text = """g (float[batch,12] x) => (float[batch,3,4] y) <int64 zero = {0}, int64[1] axis = {0}, int64[2] rest = {3, 4}> {
+        a = Exp(x) b = Neg(a) s = Shape(b) n = Gather(s, zero) u = Unsqueeze(n, axis) t = Concat<axis=0>(u, rest) y = Reshape(b, t)
+    }"""
+    model, _ = generate(text)
+    assert len(programs(model)) == 1
+
+
+def test_nothing_is_generated_inside_a_function_of_the_model() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 18, "local" : 1]> g (float[4,8] x) => (float[4,8] y) { y = local.F(x) }
+        <domain: "local", opset_import: ["" : 18]> F (x) => (y) { a = Exp(x) b = Neg(a) y = Tanh(b) }"""
+    model, _ = generate(text)
+    assert programs(model) == []
+    assert "in a function of the model" in apart(text)["b"]
+
+
+def test_a_model_that_was_optimised_has_fewer_names_left() -> None:
+    first, _ = generate(TWICE)
+    again, report = generate(first)
+    assert report.fused == ()
+    assert again.SerializeToString(deterministic=True) == first.SerializeToString(deterministic=True)
