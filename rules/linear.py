@@ -22,7 +22,7 @@ alpha, a, b, top = Scalar("alpha"), Scalar("a"), Scalar("b"), Scalar("top")
 approximate, layout = Scalar("approximate"), Scalar("layout")
 
 product = alpha * (x @ w) + optional(bias)
-scaled = either(op.View(product, layout=layout), product) * optional(scale)
+scaled = either(op.View(product, layout=layout), product * optional(scale))
 
 
 def activated(v: Pattern) -> Pattern:
