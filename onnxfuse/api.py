@@ -11,13 +11,13 @@ from typing import Any
 
 import onnx
 
-from onnxfuse import cleaning, graph, shapes, store
+from onnxfuse import cleaning, custom_ops, graph, shapes, store
 from onnxfuse.candidate import Candidate
 from onnxfuse.canonical import View
+from onnxfuse.cost import compiled
 from onnxfuse.cost.budgets import MAX_NODES
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Model as CostModel
-from onnxfuse.custom_ops import all_forms
 from onnxfuse.decider import ELEMENTWISE, Decider
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.errors import UsageError
@@ -102,7 +102,7 @@ def optimize(
         result = Result(proto, replace(_report(source, proto, proto, device, level, (), {}), exhibit=partial(_unchanged, proto, cost)))
     else:
         cost = _cost(device, max_fusion_size, range_loss)
-        known, made = load_rules(rules, only, disable), load_generators(only, disable)
+        known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
         run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
         result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
     for decision in result.report.decisions if log else ():
@@ -136,7 +136,7 @@ def explain(
     each_node: for each node too why nothing is generated for it.
     """
     cost = _cost(device, max_fusion_size, range_loss)
-    known, made = load_rules(rules, only, disable), load_generators(only, disable)
+    known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
     run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
     chosen, decisions = run.decide()
     result = rewrite(run.model, chosen)
@@ -195,8 +195,7 @@ class _Run:
             shapes.infer(self.model)
         with self._timed("match"):
             ranges = Ranges(self.model, cost, sizes)
-            fits = target == OWN and level != "none"
-            made = {n: g for n, g in generators.items() if fits and (level != "elementwise" or g.kind == ELEMENTWISE)}
+            made = generators if target == OWN else {}
             self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100, generators=made)
 
     def _timed(self, phase: str) -> _Timer:
@@ -285,14 +284,14 @@ def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:
     """What prices. Raises UsageError."""
     if not range_loss >= 0:
         raise UsageError(f"range_loss must be a percentage of at least 0; got {range_loss}")
-    return CostModel(device, max_nodes=max_fusion_size)
+    return CostModel(device, max_nodes=max_fusion_size, kernels=compiled.read(custom_ops.kernel_tables()))
 
 
 def _target(name: str, cost: CostModel) -> Target:
     """What to write fused ops in. Raises UsageError."""
     if name not in TARGETS:
         raise UsageError(f"target '{name}' is unknown. Use one of {', '.join(TARGETS)}")
-    return Target(name, "cpu" if isinstance(cost.device, Cpu) else "cuda", all_forms())
+    return Target(name, "cpu" if isinstance(cost.device, Cpu) else "cuda", custom_ops.all_forms())
 
 
 def _unsettled(declined: Sequence[Decision], chosen: Sequence[Candidate], views: Sequence[View]) -> Iterator[Decision]:

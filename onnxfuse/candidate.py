@@ -47,11 +47,13 @@ class Written:
     """What an operator that was made for one place brings along.
 
     body: its function. shape: that of all it computes, but for rows. views: nodes of the region that it has no need of.
+    free: nodes that the runtime would not run anyway.
     """
 
     body: onnx.FunctionProto
     shape: tuple[Dim, ...]
     views: frozenset[Node]
+    free: frozenset[Node] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,10 @@ def load_rules(files: Sequence[str | Path] = (), only: Sequence[str] = (), disab
     return {n: r for n, r in known.items() if (not only or n in only) and n not in disable}
 
 
-def load_generators(only: Sequence[str] = (), disable: Sequence[str] = ()) -> dict[str, Generator]:
-    """What may be generated, less what `only` and `disable` leave out."""
-    return {n: g for n, g in GENERATORS.items() if (not only or n in only) and n not in disable}
+def load_generators(only: Sequence[str] = (), disable: Sequence[str] = (), level: str = "all") -> dict[str, Generator]:
+    """What may be generated at a level, less what `only` and `disable` leave out."""
+    wanted = {n: g for n, g in GENERATORS.items() if (not only or n in only) and n not in disable}
+    return {n: g for n, g in wanted.items() if g.fits(level, named=n in only)}
 
 
 def rules_in(path: Path) -> dict[str, Rule]:

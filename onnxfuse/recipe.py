@@ -107,7 +107,8 @@ class Recipes:
 
     def _make(self, candidate: Candidate) -> Recipe:
         gone, call = vanished([candidate]), candidate.call
-        touched = gone.union(*(self.merged.get(node, ()) for node in gone))
+        free: frozenset[Node] = candidate.written.free if candidate.written is not None else frozenset()
+        touched = gone.union(*(self.merged.get(node, ()) for node in gone)) - free
         return Recipe(
             self._in_order(candidate.view.graph, touched),
             self._in_order(candidate.view.graph, touched - gone),

@@ -31,13 +31,23 @@ MOST_KINDS = 5  # operators that a name tells
 
 @dataclass(frozen=True)
 class Generator:
-    """A kind of generated operator, in the place of a rule. names: how many different ones the library knows."""
+    """A kind of generated operator, in the place of a rule.
+
+    names: how many different ones the library knows. on_request: made only at level all, or where it is named.
+    """
 
     name: str
     kind: str
     summary: str
     op: Op
     names: int
+    on_request: bool = False
+
+    def fits(self, level: str, *, named: bool) -> bool:
+        """Whether it may be made at a level. named: by the caller."""
+        if level == "elementwise":
+            return self.kind == "elementwise"
+        return level == "all" or (level == "cost" and (named or not self.on_request))
 
 
 FUSED_ELEMENTWISE = Generator(
@@ -54,12 +64,14 @@ FUSED_REDUCTION = Generator(
     reduction.FUSED_REDUCTION,
     reduction.NAMES,
 )
+# Saves microseconds, and hides from ONNX Runtime what it could tell of shapes: not by itself.
 FUSED_SIZES = Generator(
     "fused_sizes",
     "layout",
-    "Shape arithmetic -> FusedElementwise: sizes are read off the inputs of the graph, whatever computes them now.",
+    "Shape arithmetic -> FusedElementwise: sizes are read off the inputs of the graph, whatever computes them now. At level all.",
     elementwise.FUSED_ELEMENTWISE,
     elementwise.NAMES,
+    on_request=True,
 )
 GENERATORS = {g.name: g for g in (FUSED_ELEMENTWISE, FUSED_REDUCTION, FUSED_SIZES)}
 
@@ -176,7 +188,7 @@ def _sized(view: View, sizes: Sizes) -> Candidate:
         operands = (*operands, NewConstant(np.arange(length or 0).reshape((-1,) if length is not None else ()), view.graph.inputs[0]))
     call = Call(DOMAIN, op.name, operands, attributes, (None, *sizes.outputs[1:]), op)
     spelled = spell_body(sizes.program, domain=DOMAIN, name="", opset=view.graph.opset, formal=tuple(op.attributes))
-    written = Written(spelled, () if length is None else (length,), frozenset())
+    written = Written(spelled, () if length is None else (length,), frozenset(), sizes.free)
     return _made(FUSED_SIZES, view, call, sizes.outputs, sizes.region, sizes.removed, [n.op for n in sizes.region], written)
 
 

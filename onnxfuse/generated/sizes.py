@@ -18,7 +18,7 @@ from onnxfuse.generated.primitives import WHERE
 from onnxfuse.generated.program import Program
 from onnxfuse.generated.regions import MOST_OUTPUTS, is_held
 from onnxfuse.generated.writer import Draft
-from onnxfuse.graph import Graph, Node, Value
+from onnxfuse.graph import Graph, Node, Value, constant_value
 from onnxfuse.symbolic import Dim, spelled, symbols
 
 LONGEST = 8  # elements of one value
@@ -31,12 +31,14 @@ class Sizes:
     """Values of one length and type, what computes them now, and the program that does from now on.
 
     removed: nodes that nobody needs any more. region: those and others on the way, without the Shapes they start from.
+    free: those that ONNX Runtime makes a constant of for a Reshape.
     inputs: graph inputs whose sizes are read. length: None for values of rank 0; else the program's last input counts up to it.
     """
 
     outputs: tuple[Value, ...]
     region: tuple[Node, ...]
     removed: frozenset[Node]
+    free: frozenset[Node]
     inputs: tuple[Value, ...]
     length: int | None
     program: Program
@@ -54,7 +56,8 @@ def find_sizes(flow: Flow, most_nodes: int) -> Iterator[Sizes]:
             outputs = tuple(reversed(part))
             writer = _Writer(sources, kind, length)
             program = writer.program(outputs)
-            yield Sizes(outputs, region, _removed(flow, region, frozenset(part)), tuple(writer.inputs), length, program)
+            removed = _removed(flow, region, frozenset(part))
+            yield Sizes(outputs, region, removed, _free(outputs), tuple(writer.inputs), length, program)
 
 
 def _parts(values: Sequence[Value], known: frozenset[Node], most_nodes: int) -> Iterator[tuple[list[Value], tuple[Node, ...]]]:
@@ -138,6 +141,37 @@ def _removed(flow: Flow, region: Sequence[Node], given: frozenset[Value]) -> fro
             removed.add(node)
             blocks.add(flow.blocks[node])
     return frozenset(removed)
+
+
+def _free(outputs: Sequence[Value]) -> frozenset[Node]:
+    """What ONNX Runtime drops: a Concat of sizes in their places that only Reshapes read, all but one of them known or copied."""
+    free: set[Node] = set()
+    for value in outputs:
+        concat = value.producer
+        if (
+            concat is not None
+            and concat.op == "Concat"
+            and value.users
+            and all(u.op == "Reshape" and u.input(1) is value for u in value.users)
+        ):
+            copied = [_copied(v, place) for place, v in enumerate(concat.inputs) if v is not None and not v.is_constant]
+            if sum(not nodes for nodes in copied) <= 1:
+                free.update([concat], *copied)
+    return frozenset(free)
+
+
+def _copied(value: Value, place: int) -> list[Node]:
+    """The Unsqueeze, Gather and Shape that take one size from the same place; none where it is anything else."""
+    path: list[Node] = []
+    for op in ("Unsqueeze", "Gather", "Shape"):
+        node = value.producer
+        if node is None or node.op != op or node.domain or node.input(0) is None:
+            return []
+        path.append(node)
+        value = node.inputs[0] or value
+    index = path[1].input(1)
+    held = constant_value(index, 1) if index is not None else None
+    return path if held is not None and held.size == 1 and int(held.reshape(())) == place else []
 
 
 @dataclass
