@@ -47,13 +47,14 @@ class Written:
     """What an operator that was made for one place brings along.
 
     body: its function. shape: that of all it computes, but for rows. views: nodes of the region that it has no need of.
-    free: nodes that the runtime would not run anyway.
+    free: nodes that the runtime would not run anyway. unread: inputs of which only the sizes are read.
     """
 
     body: onnx.FunctionProto
     shape: tuple[Dim, ...]
     views: frozenset[Node]
     free: frozenset[Node] = frozenset()
+    unread: frozenset[Value] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,8 @@ def _check_call(call: Call, root: Value, opset: int) -> None:
         made = call.op.infer(shapes, {**call.op.attributes, **call.attributes})[call.op.outputs[0].name]
     except ShapeError as error:
         raise Decline(str(error)) from None
+    for step in call.then:
+        made = tuple(made[i] for i in dict(step.attributes)["perm"]) if step.op == "Transpose" else step.shape
     if root.shape is None or made != root.shape:
         raise Decline(f"the result must keep its shape {_dims(root.shape)}; {call.name} gives {_dims(made)}")
 

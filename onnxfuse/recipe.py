@@ -198,9 +198,11 @@ class Recipes:
         if call.domain in RUNTIME_DOMAINS or (attention and own):
             attributes = {**call.op.attributes, **call.attributes} if own else call.attributes
             counted = self._kernel(call.name, call.domain, call.operands, candidate.outputs, attributes, {})
-        read = tuple(t for o in call.operands if (t := _tensor(o)) is not None)
+        unread: frozenset[Value] = candidate.written.unread if candidate.written is not None else frozenset()
+        read = tuple(t for o in call.operands if o not in unread and (t := _tensor(o)) is not None)
         written = tuple(t for o in candidate.outputs if (t := _tensor(o)) is not None)
-        return Fusion(call.name, counted, read, written, len(read) + len(candidate.outputs), attention, own)
+        operands = sum(o is not None for o in call.operands) + len(candidate.outputs)
+        return Fusion(call.name, counted, read, written, operands, attention, own)
 
     def _is_folded(self, node: Node) -> bool:
         """Whether the runtime computes the node once, before any run: its inputs are constants, or its outputs known sizes."""

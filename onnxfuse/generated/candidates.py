@@ -188,7 +188,7 @@ def _sized(view: View, sizes: Sizes) -> Candidate:
         operands = (*operands, NewConstant(np.arange(length or 0).reshape((-1,) if length is not None else ()), view.graph.inputs[0]))
     call = Call(DOMAIN, op.name, operands, attributes, (None, *sizes.outputs[1:]), op)
     spelled = spell_body(sizes.program, domain=DOMAIN, name="", opset=view.graph.opset, formal=tuple(op.attributes))
-    written = Written(spelled, () if length is None else (length,), frozenset(), sizes.free)
+    written = Written(spelled, () if length is None else (length,), frozenset(), sizes.free, frozenset(sizes.inputs))
     return _made(FUSED_SIZES, view, call, sizes.outputs, sizes.region, sizes.removed, [n.op for n in sizes.region], written)
 
 
