@@ -8,14 +8,18 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxfuse import api, custom_ops
+from onnxfuse import api, custom_ops, graph, shapes
+from onnxfuse.cost.model import Model as CostModel
+from onnxfuse.decider import Decider
 from onnxfuse.decision import Verdict
 from onnxfuse.generated import candidates
 from onnxfuse.generated.candidates import GENERATORS
 from onnxfuse.generated.primitives import PRIMITIVES
 from onnxfuse.library import load_generators
 from onnxfuse.op import DOMAIN
+from onnxfuse.ranges import Ranges
 from onnxfuse.ruletest import parse
+from onnxfuse.target import Target
 from tests.generated.harness import NAMES, apart, generate, kept, programs
 
 CHAIN = "g (float[b,8] x, float[8] w) => (float[b,8] y) { a = Mul(x, w) t = Tanh(a) s = Sub(t, a) y = Add(s, x) }"
@@ -179,3 +183,16 @@ def test_a_model_that_was_optimised_has_fewer_names_left() -> None:
 )
 def test_each_level_has_its_kinds(level: str, only: tuple[str, ...], kinds: set[str]) -> None:
     assert load_generators(only, level=level).keys() == kinds
+
+
+@pytest.mark.parametrize("name", ["bert_torchscript", "gpt2_torchscript", "llama_dynamo"])
+def test_what_regions_save_is_the_difference_of_the_plans(name: str) -> None:
+    loaded = graph.load(Path(__file__).parents[2] / "examples" / f"{name}.onnx")
+    shapes.infer(loaded)
+    kinds = {k: g for k, g in GENERATORS.items() if not g.on_request}
+    decider = Decider(loaded, [], Target(), Ranges(loaded, CostModel("cpu-generic"), {}), lambda *_: None, generators=kinds)
+    chosen, _ = decider.choose()
+    made, none = decider.plans(chosen, decider.found)[:2]
+    assert len(chosen) > 2
+    saved = sum(c.price.saved_us + c.decision.numbers.get("shared", 0.0) for c in chosen if c.price is not None)
+    assert saved == pytest.approx(none.time_us - made.time_us)
