@@ -5,7 +5,7 @@ A model of 70 billion weights is a few megabytes here. It can be explained, not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,9 @@ class Writer:
     def constant(self, *values: float, dtype: Any = None) -> str:
         """A small constant: a scalar for one number of a floating-point type, else a vector. Equal ones are made once."""
         kind = self.number if dtype is None else dtype
-        array = np.array(values[0] if len(values) == 1 and dtype is not np.int64 else values, kind)
+        return self._known(np.array(values[0] if len(values) == 1 and dtype is not np.int64 else values, kind))
+
+    def _known(self, array: Any) -> str:
         key = f"{array.dtype}{array.tolist()}"
         if key not in self.known:
             self.known[key] = f"c{len(self.known)}"
@@ -91,6 +93,14 @@ class Writer:
     def ints(self, *values: int) -> str:
         return self.constant(*values, dtype=np.int64)
 
+    def index(self, value: int) -> str:
+        """A single place along an axis, which Gather takes away."""
+        return self._known(np.array(value, np.int64))
+
+    def constants(self, values: Sequence[float]) -> str:
+        """A small vector of the model's type."""
+        return self._known(np.array(values, self.number))
+
     def linear(self, x: str, rows: int, columns: int, *, bias: bool = False) -> str:
         product = self.op("MatMul", x, self.weight(rows, columns))
         return self.op("Add", self.weight(columns), product) if bias else product
@@ -104,7 +114,14 @@ class Writer:
     def model(self, output: str, *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:
         logits = self.given(output, "batch", "seq", self.config.vocabulary)
         tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "seq"])
-        graph = helper.make_graph(self.nodes, self.config.name, [tokens, *inputs], [logits], self.weights)
+        return self._made([tokens, *inputs], logits)
+
+    def graph(self, output: str, *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:
+        """A model of these inputs alone."""
+        return self._made(inputs, helper.make_tensor_value_info(output, self.config.dtype, None))
+
+    def _made(self, inputs: Sequence[onnx.ValueInfoProto], output: onnx.ValueInfoProto) -> onnx.ModelProto:
+        graph = helper.make_graph(self.nodes, self.config.name, inputs, [output], self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 

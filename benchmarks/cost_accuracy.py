@@ -1,19 +1,25 @@
 """Does the cost model predict what fusing saves on this CPU?
 
-    python benchmarks/cost_accuracy.py [--calibrate] [--seconds 1.0] [--models bert gpt2 llama examples] [--lengths 16 128 512]
+    onnxfuse calibrate
+    python benchmarks/cost_accuracy.py --results FILE.json [--seconds 0.5] [--models bert vit ...] [--lengths 16 64 256]
+    python benchmarks/cost_accuracy.py --results FILE.json --print
 
-For each kind of candidate that the rules find in BERT-, GPT-2- and LLaMA-like models (built here, random weights, float32)
-and in examples/: the nodes that it replaces against what replaces them, as small models of their own, one thread. Copies of
-each run one after the other, and the time of one is the slope between few and many, so that what a session costs falls out; the best
-of many runs counts, so that what else the machine does falls out where it comes and goes. Prints predicted and measured
-savings, how often their signs agree, and their rank correlation. Then each whole model with nothing fused, with all that
-matches, and with what the cost model chose: the regret is how much longer the chosen one takes than the fastest of the three.
---calibrate measures this CPU first; else its profile is used if there is one.
+For each kind of candidate that the rules find in small models of encoders, decoders, image models and in examples/: the
+nodes that it replaces against what replaces them, as small models of their own, one thread, float32. Copies of each run one
+after the other, and the time of one is the slope between few and many, so that what a session costs falls out; the best of
+many runs counts, so that what else the machine does falls out where it comes and goes. Then each whole model with nothing
+fused, with all that matches, and with what the cost model chose: the regret is how much longer the chosen one takes than
+the fastest of the three.
+
+What is measured is kept in FILE, so that it may be measured in pieces, each below two minutes; --print measures nothing, and
+prints predictions of the profile that is there now beside what was measured: how often the signs agree, the rank
+correlation of predicted and measured savings, and the regret.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,15 +28,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from blueprints import Config, bert, gpt2, llama
 from onnx import TensorProto, numpy_helper
-from rich.console import Console
-from rich.table import Table
+from runnable import MODELS, Subject, subject
+from timing import Results, Session, in_turns, machine, markdown, ratio
 
-import onnxfuse
 from onnxfuse import graph, runtime, shapes
 from onnxfuse.candidate import Candidate
-from onnxfuse.cost.calibrate import measure_cpu
 from onnxfuse.cost.devices import this_cpu
 from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.cost.model import Price
@@ -44,84 +47,63 @@ from onnxfuse.rewriter import as_models, rewrite
 from onnxfuse.target import Target
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+LENGTHS = (16, 64, 256)
 FEW = 1  # copies of the small model in the short run
 LONG_US = 2000.0  # about what the copies of the long run take together
 MOST_COPIES = 40
 CLEAR = 0.05  # of the unfused time: measured savings beyond it count as clear
 
 
-def config(name: str, length: int, **sizes: int) -> Config:
-    """A small model that can be run."""
-    usual = {"layers": 2, "hidden": 256, "heads": 4, "kv_heads": 4, "inner": 1024, "vocabulary": 512, "length": length, **sizes}
-    return Config(name, **usual, dtype=TensorProto.FLOAT, has_data=True)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model and the sizes it is looked at."""
-
-    name: str
-    model: onnx.ModelProto
-    sizes: dict[str, int]
-
-
 @dataclass(frozen=True)
 class Case:
-    """One kind of candidate: what was predicted and what was measured, microseconds of one run."""
+    """One kind of candidate in one model: its price alone, and as models what it replaces and what replaces it."""
 
-    subject: str
+    key: str
     rule: str
-    target: str
     times: int
     price: Price
-    before_us: float
-    after_us: float
-
-    @property
-    def saved_us(self) -> float:
-        return self.before_us - self.after_us
-
-    @property
-    def is_clear(self) -> bool:
-        return abs(self.saved_us) > CLEAR * self.before_us
+    before: onnx.ModelProto
+    after: onnx.ModelProto
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calibrate", action="store_true", help="measure this CPU first (15 seconds), and keep nothing of it")
-    parser.add_argument("--seconds", type=float, default=1.0, help="to measure each candidate, and each model")
-    parser.add_argument("--models", nargs="+", default=["bert", "gpt2", "llama", "examples"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[16, 128, 512])
+    parser.add_argument("--results", type=Path, required=True, help="the file that keeps what is measured")
+    parser.add_argument("--print", action="store_true", help="measure nothing")
+    parser.add_argument("--again", action="store_true", help="measure what is in the file already, too")
+    parser.add_argument("--seconds", type=float, default=0.5, help="to measure each candidate; each model takes four times that")
+    parser.add_argument("--models", nargs="+", default=[*MODELS, "examples"])
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     options = parser.parse_args()
-    cpu = measure_cpu() if options.calibrate else this_cpu()
-    cost = CostModel(cpu, threads=1)
-    console = Console(width=140)
-    print(f"{cpu.name}, profile {cpu.key} ({cpu.confidence}), ONNX Runtime {runtime.require_onnxruntime().__version__}, 1 thread")
-    cases: list[Case] = []
-    regrets: list[float] = []
-    for subject in subjects(options.models, options.lengths):
-        cases += measured(subject, cost, options.seconds)
-        regrets.append(regret(subject, cost, options.seconds))
-        print(f"{subject.name}: {len(cases)} candidates so far, regret {regrets[-1]:.1%}", flush=True)
-    console.print(table(cases))
-    print(*summary(cases, regrets), sep="\n")
+    results = Results(options.results)
+    cost = CostModel(this_cpu(), threads=1)
+    print(f"{machine()}\nprofile {cost.device.key} ({cost.device.confidence}: {cost.device.sources[0]}), 1 thread\n")
+    rows: list[tuple[Case, dict[str, Any]]] = []
+    regrets: dict[str, tuple[float, float, float]] = {}
+    for it in subjects(options.models, options.lengths):
+        for case in cases(it, cost):
+            if not options.print and (options.again or case.key not in results.rows):
+                results.put(case.key, measured(case, options.seconds))
+            if case.key in results.rows:
+                rows.append((case, results.rows[case.key]))
+        key, chosen, every = plans(it, cost)
+        if not options.print and (options.again or key not in results.rows):
+            results.put(key, plans_measured(it, chosen, every, 4 * options.seconds))
+        if key in results.rows:
+            regrets[it.name] = tuple(results.rows[key][name] for name in ("none", "all", "chosen"))  # type: ignore[assignment]
+        print(f"{it.name}: {len(rows)} candidates so far", file=sys.stderr, flush=True)
+    print(table(rows), "", regret_table(regrets), "", *summary(rows, regrets), sep="\n")
 
 
 def subjects(names: Sequence[str], lengths: Sequence[int]) -> Iterator[Subject]:
     """The models, one after the other."""
-    built = {"bert": bert, "gpt2": gpt2}
-    for length in lengths:
-        sizes = {"batch": 1, "seq": length}
-        for name, build in built.items():
-            if name in names:
-                yield Subject(f"{name} {length}", build(config(name, length)), sizes)
-        if "llama" in names:
-            yield Subject(f"llama {length}", llama(config("llama", length, kv_heads=2, inner=688)), sizes)
+    for name in (name for name in MODELS if name in names):
+        yield from (subject(name, length) for length in lengths)
     for path in sorted(EXAMPLES.glob("*.onnx")) if "examples" in names else ():
         yield Subject(path.stem, onnx.load(path), {})
 
 
-def decider(model: onnx.ModelProto, cost: CostModel, sizes: dict[str, int], rules: Sequence[str] = ()) -> Decider:
+def decider(model: onnx.ModelProto, cost: CostModel, sizes: Any, rules: Sequence[str] = ()) -> Decider:
     """What the rules find in the model, priced."""
     loaded = graph.load(model)
     shapes.infer(loaded)
@@ -129,24 +111,20 @@ def decider(model: onnx.ModelProto, cost: CostModel, sizes: dict[str, int], rule
     return Decider(loaded, wanted, Target(), Ranges(loaded, cost, sizes), lambda *_: None)
 
 
-def measured(subject: Subject, cost: CostModel, seconds: float) -> Iterator[Case]:
-    """One case for each kind of candidate that can be cut out of the model and run."""
-    found = decider(subject.model, cost, subject.sizes)
+def cases(it: Subject, cost: CostModel) -> Iterator[Case]:
+    """One for each kind of candidate that can be cut out of the model and run."""
+    found = decider(it.model, cost, it.sizes)
     kinds: dict[Any, list[Candidate]] = {}
     for candidate in found.found:
         kinds.setdefault((candidate.view.graph, found.recipes.of(candidate)), []).append(candidate)
     for (scope, _), members in kinds.items():
-        (made,) = rewrite(found.model, members[:1]).rewrites
-        try:
-            before, after = as_models(made, found.ranges.sizes(scope))
-            price = alone(before, members[0], cost)
-            if price is None:
-                continue
-            times = both_us(before, after, seconds, price.unfused_us)
-        except OnnxFuseError as error:
-            print(f"{subject.name}: {members[0].rule.name} left out: {error}")
-            continue
-        yield Case(subject.name, members[0].rule.name, members[0].call.label, len(members), price, *times)
+        first = members[0]
+        (made,) = rewrite(found.model, [first]).rewrites
+        before, after = as_models(made, found.ranges.sizes(scope))
+        price = alone(before, first, cost)
+        if price is not None:
+            key = f"{it.name}: {first.rule.name} at {first.decision.node} ({len(first.removed)} nodes to {first.call.label})"
+            yield Case(key, first.rule.name, len(members), price, before, after)
 
 
 def alone(before: onnx.ModelProto, candidate: Candidate, cost: CostModel) -> Price | None:
@@ -159,20 +137,22 @@ def alone(before: onnx.ModelProto, candidate: Candidate, cost: CostModel) -> Pri
     return None
 
 
-def both_us(before: onnx.ModelProto, after: onnx.ModelProto, seconds: float, guess_us: float) -> tuple[float, float]:
-    """Microseconds of one run of each, measured in turns."""
-    many = FEW + max(2, min(MOST_COPIES, int(LONG_US / max(guess_us, 1.0))))
-    maker = Maker(before, {})
-    feed = maker.feed(maker.assignments()[0], Regime("nothing masked", masks="ones"), 0)
-    runs = [Run(copies(model, count), feed) for model in (before, after) for count in (FEW, many)]
+def measured(case: Case, seconds: float) -> dict[str, Any]:
+    """Microseconds of one run of both, measured in turns; why not, where the small models do not run."""
+    try:
+        many = FEW + max(2, min(MOST_COPIES, int(LONG_US / max(case.price.unfused_us, 1.0))))
+        maker = Maker(case.before, {})
+        feed = maker.feed(maker.assignments()[0], Regime("nothing masked", masks="ones"), 0)
+        runs = [Run(copies(model, count), feed) for model in (case.before, case.after) for count in (FEW, many)]
+    except OnnxFuseError as error:
+        print(f"{case.key}: left out: {error}", file=sys.stderr)
+        return {"left_out": str(error)}
     end = time.perf_counter() + seconds
-    for run in runs:
-        run.once()
     while any(run.count < 5 for run in runs) or time.perf_counter() < end:
         for run in runs:
             run.once()
     best = [run.best_us for run in runs]
-    return (best[1] - best[0]) / (many - FEW), (best[3] - best[2]) / (many - FEW)
+    return {"before_us": (best[1] - best[0]) / (many - FEW), "after_us": (best[3] - best[2]) / (many - FEW)}
 
 
 class Run:
@@ -210,8 +190,8 @@ def copies(model: onnx.ModelProto, count: int) -> onnx.ModelProto:
             copy.CopyFrom(node)
             copy.name = f"{node.name}.{k}"
             for side in (copy.input, copy.output):
-                side[:] = [n if not n or n in shared else f"{n}.{k}" for n in side]
-        made.graph.node.extend(_reduced([o.name for o in model.graph.output], k))
+                side[:] = [n if not n or n in shared else f"copy.{k}.{n}" if n != first else f"{n}.{k}" for n in side]
+        made.graph.node.extend(_reduced([f"{o.name}.{k}" if o.name == first else f"copy.{k}.{o.name}" for o in model.graph.output], k))
     made.graph.output.append(onnx.helper.make_tensor_value_info(f"zero.{count}", TensorProto.FLOAT, []))
     return made
 
@@ -219,48 +199,81 @@ def copies(model: onnx.ModelProto, count: int) -> onnx.ModelProto:
 def _reduced(outputs: Sequence[str], k: int) -> list[onnx.NodeProto]:
     """zero.(k+1) = 0 * (the largest number of each output of copy k): 0, and not known before copy k is done."""
     make = onnx.helper.make_node
-    nodes = [make("ReduceMax", [f"{o}.{k}"], [f"{o}.{k}.max"], name=f"{o}.{k}.max", keepdims=0) for o in outputs]
-    total = f"{outputs[0]}.{k}.max"
+    nodes = [make("ReduceMax", [o], [f"{o}.max"], name=f"{o}.max", keepdims=0) for o in outputs]
+    total = f"{outputs[0]}.max"
     for o in outputs[1:]:
-        nodes.append(make("Add", [total, f"{o}.{k}.max"], [f"{o}.{k}.total"], name=f"{o}.{k}.total"))
-        total = f"{o}.{k}.total"
+        nodes.append(make("Add", [total, f"{o}.max"], [f"{o}.total"], name=f"{o}.total"))
+        total = f"{o}.total"
     return [*nodes, make("Mul", [total, "nought"], [f"zero.{k + 1}"], name=f"zero.{k + 1}")]
 
 
-def regret(subject: Subject, cost: CostModel, seconds: float) -> float:
-    """How much longer the chosen form of the model takes than the fastest of none, all and chosen."""
-    found = decider(subject.model, cost, subject.sizes)
-    chosen, all_ = (rewrite(found.model, found.choose(everything=everything)[0]).proto for everything in (False, True))
-    ratios = [1.0]
-    for model in (all_, chosen):
-        runs = max(5, int(seconds * 1e5 / 2 / max(1.0, found.planner.plan("none", []).time_us)))
-        ratios.append(1 / (onnxfuse.bench(subject.model, model, shapes=subject.sizes, runs=min(runs, 200)).ratio or 1.0))
-    return ratios[2] / min(ratios) - 1
+def plans(it: Subject, cost: CostModel) -> tuple[str, onnx.ModelProto, onnx.ModelProto]:
+    """(what names the choice, the model with what the cost model chose, with all that matches)."""
+    found = decider(it.model, cost, it.sizes)
+    chosen = found.choose()[0]
+    made, every = (rewrite(found.model, some).proto for some in (chosen, found.choose(everything=True)[0]))
+    names = sorted(f"{c.rule.name}@{c.decision.node}" for c in chosen)
+    return f"{it.name}: whole model with {len(chosen)} fusions {hash_of(names)}", made, every
 
 
-def table(cases: Sequence[Case]) -> Table:
-    made = Table("model", "rule", "times", "predicted us", "saves", "measured us", "saves", "sign")
-    for case in cases:
-        agrees = (case.price.saved_us > 0) == (case.saved_us > 0)
-        predicted = f"{case.price.unfused_us:.2f} -> {case.price.fused_us:.2f}", f"{case.price.saved_us:.2f}"
-        seen = f"{case.before_us:.2f} -> {case.after_us:.2f}", f"{case.saved_us:.2f}"
-        made.add_row(
-            case.subject, case.rule, str(case.times), *predicted, *seen, "" if agrees else "WRONG" if case.is_clear else "wrong, unclear"
-        )
-    return made
+def hash_of(names: Sequence[str]) -> str:
+    """A short name for a set of names."""
+    return f"{sum((i + 1) * sum(map(ord, name)) for i, name in enumerate(names)) % 16**6:06x}"
 
 
-def summary(cases: Sequence[Case], regrets: Sequence[float]) -> list[str]:
+def plans_measured(it: Subject, chosen: onnx.ModelProto, every: onnx.ModelProto, seconds: float) -> dict[str, Any]:
+    """How long each form takes, the model as it is taken as 1: medians over rounds in which all run in turns."""
+    maker = Maker(it.model, it.sizes)
+    sizes = {**maker.assignments()[0], **it.sizes}
+    feed = maker.feed(sizes, Regime("nothing masked", masks="ones"), 0)
+    sessions = [Session(model, feed, 1) for model in (it.model, every, chosen)]
+    in_turns(sessions, seconds, least=15)
+    none, all_, made = sessions
+    return {"none": 1.0, "all": 1 / ratio(none, all_), "chosen": 1 / ratio(none, made), "ms": none.median * 1e3}
+
+
+def table(rows: Sequence[tuple[Case, dict[str, Any]]]) -> str:
+    """Predicted and measured, a line for each candidate."""
+    lines = []
+    for case, row in rows:
+        if "left_out" in row:
+            continue
+        saved, price = row["before_us"] - row["after_us"], case.price
+        agrees = (price.saved_us > 0) == (saved > 0)
+        word = "" if agrees else "WRONG" if _is_clear(row) else "wrong, unclear"
+        predicted = f"{price.unfused_us:.2f} -> {price.fused_us:.2f}", f"{price.saved_us:.2f}"
+        seen = f"{row['before_us']:.2f} -> {row['after_us']:.2f}", f"{saved:.2f}"
+        lines.append((case.key, str(case.times), *predicted, *seen, word))
+    return markdown(("candidate", "times", "predicted us", "saves", "measured us", "saves", "sign"), lines)
+
+
+def regret_table(regrets: dict[str, tuple[float, float, float]]) -> str:
+    """Times of each form, and what the chosen one is behind the best."""
+    lines = [(name, *(f"{time:.3f}" for time in times), f"{_regret(times):.1%}") for name, times in regrets.items()]
+    return markdown(("model", "none", "all", "chosen", "regret"), lines)
+
+
+def _regret(times: tuple[float, float, float]) -> float:
+    return times[2] / min(times) - 1
+
+
+def _is_clear(row: dict[str, Any]) -> bool:
+    return abs(row["before_us"] - row["after_us"]) > CLEAR * row["before_us"]
+
+
+def summary(rows: Sequence[tuple[Case, dict[str, Any]]], regrets: dict[str, tuple[float, float, float]]) -> list[str]:
     """Signs, rank correlation, regret."""
-    agree = [(c.price.saved_us > 0) == (c.saved_us > 0) for c in cases]
-    clear = [a for a, c in zip(agree, cases, strict=True) if c.is_clear]
-    predicted, seen = ranks([c.price.saved_us for c in cases]), ranks([c.saved_us for c in cases])
-    sure = f"{np.mean(clear):.1%} of the {len(clear)} that are clear (over {CLEAR:.0%} of the unfused time)"
+    known = [(case.price.saved_us, row["before_us"] - row["after_us"], _is_clear(row)) for case, row in rows if "left_out" not in row]
+    agree = [(predicted > 0) == (seen > 0) for predicted, seen, _ in known]
+    clear = [a for a, (_, _, is_clear) in zip(agree, known, strict=True) if is_clear]
+    places = [ranks([each[side] for each in known]) for side in (0, 1)]
+    worst = max(map(_regret, regrets.values()), default=0.0)
     return [
-        f"candidates        {len(cases)}",
-        f"sign right        {np.mean(agree):.1%}; {sure}",
-        f"rank correlation  {np.corrcoef(predicted, seen)[0, 1]:.3f}",
-        f"regret            {max(regrets):.1%} at most, {np.mean(regrets):.1%} on average over {len(regrets)} models",
+        f"candidates        {len(known)}",
+        f"sign right        {np.mean(agree):.1%} of all",
+        f"                  {np.mean(clear):.1%} of the {len(clear)} that save or lose more than {CLEAR:.0%} of the unfused time",
+        f"rank correlation  {np.corrcoef(*places)[0, 1]:.3f}",
+        f"regret            {worst:.1%} at most, over {len(regrets)} models",
     ]
 
 

@@ -1,7 +1,7 @@
-"""Measures this CPU as ONNX Runtime uses it, and writes what it finds as a device profile.
+"""Measures this CPU as ONNX Runtime uses it, our own kernels too, and writes what it finds as a device profile.
 
 Each figure is the slope between a short and a long chain of one op, each the best of many short runs, so that the fixed
-cost of a run falls out. All is measured in several rounds, some seconds apart, and the best of each is kept: load from
+cost of a run falls out. All is measured in rounds, some seconds apart, until the figures stay as they are: load from
 elsewhere on the machine comes and goes.
 """
 
@@ -14,129 +14,225 @@ from dataclasses import dataclass, replace
 from datetime import date
 from math import prod
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from onnxfuse.cost.chains import Probe, runtime_version, seconds, seconds_each
+import numpy as np
+
+from onnxfuse.cost.chains import Probe, Slope, Stopwatch, runtime_version
 from onnxfuse.cost.detect import detect_cpu
-from onnxfuse.cost.device import Cpu
+from onnxfuse.cost.device import Cache, Cpu
 from onnxfuse.cost.devices import CALIBRATED, generic_cpu, user_folder
-from onnxfuse.cost.probes import APPLIED, CONV, CONV_FLOPS, GEMM, GEMM_FLOPS, PROBES, TINY, TINY_OPERANDS, copy_probe
+from onnxfuse.cost.probes import (
+    APPLIED,
+    CONV,
+    CONV_FLOPS,
+    GEMM,
+    GEMM_FLOPS,
+    HEADWISE,
+    HEADWISE_FLOPS,
+    HEADWISE_STEPS,
+    PROBES,
+    TINY,
+    TINY_OPERANDS,
+    copy_probe,
+)
 from onnxfuse.cost.profile import to_toml
+from onnxfuse.cost.scalar import PRODUCT_STEP
 
-SECONDS = 12.0  # what a calibration takes, about
-ROUNDS = 3
+SECONDS = 18.0  # what a calibration takes, about, on a machine that is quiet
+ROUNDS, MOST_ROUNDS = 12, 36  # the fewest, and the most where figures keep changing: each is short, so that all meet a quiet moment
+LAST = 3  # rounds over which figures must stay as they are
+CHANGED = 0.04  # a figure that they make better by more than this is not settled
+RESTLESS = 0.1  # the part of the figures that may be unsettled
 REPEATS = (3, 7)  # both of as many buffers, and short: a run is over before the scheduler takes the core away
+TINY_REPEATS = (4, 36)
+TINY_ELEMENTS = 64
 FEWEST_NS = 1e-4  # an op that takes no time that can be measured
 GEMM_PEAK = 0.95  # the part of a core's peak that the runtime's matrix product reaches, by which the clock is found
-FUSED_NODE = 1.4  # a custom op's call, and each of its operands, over node_us: both go through the runtime's C interface
 MEMORY_TENSOR = 8 * 2**20  # bytes of a tensor that is out of the caches, or twice the last cache if that is more
+FILLED = 16  # a tensor is at least this part of the cache whose rate it tells, and fills the one before it
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What one round finds; times in the units of `Cpu`."""
+class KernelProbe:
+    """A kernel of ours to time. name: as in `cpu.kernel_name`.
 
-    node_us: float
-    operand_us: float
-    gemm_gflops: float
-    conv_gflops: float
-    cache_gbs: tuple[float, ...]
-    memory_gbs: float
-    memory_gbs_all: float
-    rates: Mapping[str, float]
+    operands: read and written; elements: of the largest of them; flops, rows: of its products, if it is an attention. slots: of
+    the vector units for one element, if what it computes is not told by its name.
+    """
+
+    name: str
+    probe: Probe
+    operands: int
+    elements: int
+    flops: int = 0
+    rows: int = 0
+    slots: float = 0.0
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether a call of it takes longer than what it computes."""
+        return self.elements <= TINY_ELEMENTS
+
+    @property
+    def label(self) -> str:
+        """A name that no other probe has."""
+        return f"{self.name}/{self.operands} of {self.elements}"
 
 
-def calibrate(folder: Path | None = None, *, seconds: float = SECONDS) -> Path:
-    """Measure this CPU and write its profile, which `auto` then means; returns the file.
+@dataclass(frozen=True)
+class Kernels:
+    """What to time of our own, and the library that has it."""
+
+    library: Path
+    probes: Sequence[KernelProbe]
+
+
+def calibrate(folder: Path | None = None, *, seconds: float = SECONDS, kernels: Kernels | None = None) -> Cpu:
+    """Measure this CPU and write its profile, which `auto` then means; returns what was written to `profile_path(folder)`.
 
     folder: where to write (default: the user's own). Raises RuntimeMissingError without ONNX Runtime.
     """
-    target = (folder or user_folder()) / f"{CALIBRATED}.toml"
+    target = profile_path(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = to_toml(measure_cpu(seconds=seconds))
+    found = measure_cpu(seconds=seconds, kernels=kernels)
     handle, draft = tempfile.mkstemp(dir=target.parent, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(to_toml(found))
         Path(draft).replace(target)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
-    return target
+    return found
 
 
-def measure_cpu(*, seconds: float = SECONDS) -> Cpu:
-    """This machine's CPU, with everything that can be measured in about so many seconds."""
-    found = detect_cpu(generic_cpu())
-    budget = seconds / ROUNDS / (len(PROBES) + 16)
-    best = best_of([_round(found, budget) for _ in range(ROUNDS)])
-    return replace(
-        found,
-        key=CALIBRATED,
-        confidence="high",
-        sources=(f"measured by `onnxfuse calibrate` on {date.today().isoformat()} with ONNX Runtime {runtime_version()}",),
-        clock_ghz=best.gemm_gflops / (GEMM_PEAK * 2 * found.lanes * found.fma_units),
-        caches=tuple(replace(cache, gbs=gbs) for cache, gbs in zip(found.caches, best.cache_gbs, strict=True)),
-        memory_gbs=best.memory_gbs,
-        memory_gbs_all=max(best.memory_gbs, best.memory_gbs_all),
-        gemm_gflops=best.gemm_gflops,
-        gemm_rates={"Conv": best.conv_gflops},
-        node_us=best.node_us,
-        operand_us=best.operand_us,
-        fused_node_us=FUSED_NODE * best.node_us,
-        fused_operand_us=FUSED_NODE * best.node_us,
-        rates=best.rates,
-    )
+def profile_path(folder: Path | None = None) -> Path:
+    """The file that `calibrate` writes."""
+    return (folder or user_folder()) / f"{CALIBRATED}.toml"
 
 
-def best_of(rounds: Sequence[Figures]) -> Figures:
-    """The shortest time and the highest rate of each kind."""
-    return Figures(
-        node_us=min(r.node_us for r in rounds),
-        operand_us=min(r.operand_us for r in rounds),
-        gemm_gflops=max(r.gemm_gflops for r in rounds),
-        conv_gflops=max(r.conv_gflops for r in rounds),
-        cache_gbs=tuple(map(max, zip(*(r.cache_gbs for r in rounds), strict=True))),
-        memory_gbs=max(r.memory_gbs for r in rounds),
-        memory_gbs_all=max(r.memory_gbs_all for r in rounds),
-        rates={key: min(r.rates[key] for r in rounds) for key in rounds[0].rates},
-    )
+def measure_cpu(*, seconds: float = SECONDS, kernels: Kernels | None = None) -> Cpu:
+    """This machine's CPU, with everything that can be measured, in about so many seconds where nothing disturbs.
+
+    Where figures keep changing it takes up to three times as long, and what it found is of medium confidence.
+    """
+    bench = Bench(detect_cpu(generic_cpu()), kernels)
+    seen = [bench.round(seconds / ROUNDS) for _ in range(ROUNDS)]
+    while len(seen) < MOST_ROUNDS and unsettled(seen[-1 - LAST], seen[-1]) > RESTLESS:
+        seen.append(bench.round(seconds / ROUNDS))
+    restless = unsettled(seen[-1 - LAST], seen[-1])
+    found = bench.cpu()
+    if restless <= RESTLESS:
+        return found
+    note = f"this machine was busy: {restless:.0%} of the figures still changed after {len(seen)} rounds"
+    return replace(found, confidence="medium", note=note)
 
 
-def op_ns(key: str, node_us: float, budget_s: float) -> float:
-    """Nanoseconds an element of one op takes in the runtime's own kernel."""
-    probe = PROBES[key]
-    each = seconds_each(probe, budget_s=budget_s, repeats=REPEATS) * 1e9 - node_us * 1e3
-    return max(FEWEST_NS, each / APPLIED.get(key, prod(probe.shape)))
+def unsettled(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    """The part of the times that became shorter by more than 4%."""
+    return sum(after[name] < (1 - CHANGED) * before[name] for name in after) / len(after)
 
 
-def _round(found: Cpu, budget: float) -> Figures:
-    node_us = max(1e-3, seconds_each(TINY, budget_s=budget, repeats=(4, 36)) * 1e6)
-    four = seconds_each(TINY_OPERANDS, budget_s=budget, repeats=(4, 36)) * 1e6
-    size = max(MEMORY_TENSOR, 2 * found.caches[-1].bytes)
-    memory = _memory_gbs(size, 3 * budget)
-    return Figures(
-        node_us=node_us,
-        operand_us=max(1e-3, (four - node_us) / 2),
-        gemm_gflops=_gflops(GEMM, GEMM_FLOPS, 2 * budget),
-        conv_gflops=_gflops(CONV, CONV_FLOPS, 2 * budget),
-        cache_gbs=tuple(_cache_gbs(cache.bytes // 4, node_us, 2 * budget) for cache in found.caches),
-        memory_gbs=memory,
-        memory_gbs_all=_memory_gbs(size, 3 * budget, threads=found.cores) if found.cores > 1 else memory,
-        rates={key: op_ns(key, node_us, budget) for key in PROBES},
-    )
+class Bench:
+    """Everything that is timed on one machine. `found`: what is known without measuring."""
 
+    def __init__(self, found: Cpu, kernels: Kernels | None = None) -> None:
+        self._found = found
+        self._kernels = tuple(kernels.probes) if kernels else ()
+        library = kernels.library if kernels else None
+        size = max(MEMORY_TENSOR, 2 * found.caches[-1].bytes)
+        nearer = (0, *(cache.bytes for cache in found.caches))
+        self._copied = {f"L{c.level}": max(c.bytes // FILLED, near) for c, near in zip(found.caches, nearer, strict=False)}
+        self._slopes = {
+            "node": Slope(TINY, TINY_REPEATS),
+            "operands": Slope(TINY_OPERANDS, TINY_REPEATS),
+            "gemm": Slope(GEMM, (1, 3)),
+            "conv": Slope(CONV, (1, 3)),
+            "headwise": Slope(HEADWISE, REPEATS),
+            **{name: Slope(copy_probe(tensor // 4), REPEATS) for name, tensor in self._copied.items()},
+            **{op: Slope(probe, REPEATS) for op, probe in PROBES.items()},
+            **{k.label: Slope(k.probe, TINY_REPEATS if k.is_tiny else REPEATS, library=library) for k in self._kernels},
+        }
+        self._copy_bytes = 2 * (size // 4 * 4)  # one run at a time: a longer one is never alone on a shared machine
+        self._copies = {f"memory {n}": Stopwatch(copy_probe(size // 4), 1, threads=n) for n in {1, found.cores}}
 
-def _gflops(probe: Probe, flops: int, budget_s: float) -> float:
-    """GFLOP/s of one thread."""
-    return flops / max(1e-9, seconds_each(probe, budget_s=budget_s, repeats=(1, 3))) / 1e9
+    def round(self, seconds: float) -> dict[str, float]:
+        """Run everything once more, for so long in all; the seconds of each, the best so far."""
+        each = seconds / (len(self._slopes) + 3 * len(self._copies))
+        for name, slope in self._slopes.items():
+            slope.sample(each * (2 if name in ("gemm", "conv") else 1))
+        for copy in self._copies.values():
+            copy.sample(3 * each)
+        return {**{name: slope.seconds for name, slope in self._slopes.items()}, **{name: c.best for name, c in self._copies.items()}}
 
+    def cpu(self) -> Cpu:
+        """The profile, as far as is known."""
+        found, node_us = self._found, max(1e-3, self._us("node"))
+        memory = self._copy_bytes / self._copies["memory 1"].best / 1e9
+        gflops = GEMM_FLOPS / max(1e-3, self._us("gemm")) / 1e3
+        return replace(
+            found,
+            key=CALIBRATED,
+            confidence="high",
+            sources=(f"measured by `onnxfuse calibrate` on {date.today().isoformat()} with ONNX Runtime {runtime_version()}",),
+            clock_ghz=gflops / (GEMM_PEAK * 2 * found.lanes * found.fma_units),
+            caches=self._caches(node_us),
+            memory_gbs=memory,
+            memory_gbs_all=max(memory, self._copy_bytes / self._copies[f"memory {found.cores}"].best / 1e9),
+            gemm_gflops=gflops,
+            gemm_rates={"Conv": CONV_FLOPS / max(1e-3, self._us("conv")) / 1e3},
+            node_us=node_us,
+            operand_us=max(1e-3, (self._us("operands") - node_us) / 2),
+            rates={
+                **{op: self._ns(op, node_us, APPLIED.get(op, prod(probe.shape))) for op, probe in PROBES.items()},
+                PRODUCT_STEP: self._ns("headwise", node_us + HEADWISE_FLOPS / gflops / 1e3, HEADWISE_STEPS),
+            },
+            **self._own(gflops),
+        )
 
-def _cache_gbs(tensor: int, node_us: float, budget_s: float) -> float:
-    """The copy rate of one thread between two tensors of so many bytes."""
-    each = seconds_each(copy_probe(tensor // 4), budget_s=budget_s, repeats=REPEATS) - node_us * 1e-6
-    return 2 * tensor / max(1e-9, each) / 1e9
+    def _own(self, gflops: float) -> dict[str, Any]:
+        """What is measured of our own kernels: calls, elements, attention."""
+        tiny = sorted((k.operands, self._us(k.label)) for k in self._kernels if k.is_tiny and not k.flops and not k.slots)
+        if len(tiny) < 2:
+            return {}
+        (few, short), (many, long) = tiny[0], tiny[-1]
+        operand = max(1e-3, (long - short) / (many - few))
+        node = max(1e-3, short - few * operand)
+        large = [k for k in self._kernels if not k.flops and not k.is_tiny and not k.slots]
+        rates = {f"{k.name}/{k.operands}": self._ns(k.label, node + operand * k.operands, k.elements) for k in large}
+        generated = [k for k in self._kernels if k.slots and not k.is_tiny]
+        reached = [k.slots / self._slots_per_ns(gflops) / self._ns(k.label, node + operand * k.operands, k.elements) for k in generated]
+        own = {"fused_node_us": node, "fused_operand_us": operand, "kernel_rates": rates, **self._attention(node, operand, gflops)}
+        return {**own, "generated_efficiency": median(reached)} if reached else own
 
+    def _slots_per_ns(self, gflops: float) -> float:
+        """What one core's vector units take, as the product's rate tells their clock."""
+        return gflops / GEMM_PEAK / 2
 
-def _memory_gbs(tensor: int, budget_s: float, *, threads: int = 1) -> float:
-    """The copy rate of memory, from one run at a time: a longer one is never alone on a shared machine."""
-    return 2 * tensor / seconds(copy_probe(tensor // 4), 1, budget_s=budget_s, threads=threads) / 1e9
+    def _attention(self, node: float, operand: float, gflops: float) -> dict[str, float]:
+        """What an attention takes beyond its call: at all, for each row of queries, and for its products; as three sizes tell."""
+        known = [k for k in self._kernels if k.flops]
+        if len(known) != 3:
+            return {}
+        times = [self._us(k.label) - node - operand * k.operands for k in known]
+        terms = np.array([[1.0, k.rows, k.flops / gflops / 1e3] for k in known])
+        laid_out, row, product = np.linalg.solve(terms, np.array(times))
+        return {
+            "attention_efficiency": 1 / max(float(product), 0.5),
+            "attention_us": max(1e-3, float(laid_out)),
+            "attention_row_us": max(1e-3, float(row)),
+        }
+
+    def _us(self, name: str) -> float:
+        return self._slopes[name].seconds * 1e6
+
+    def _ns(self, name: str, node_us: float, elements: int) -> float:
+        """Nanoseconds an element takes, without the call."""
+        return max(FEWEST_NS, (self._us(name) - node_us) * 1e3 / elements)
+
+    def _caches(self, node_us: float) -> tuple[Cache, ...]:
+        """Each with the copy rate of one thread between two tensors in it; a nearer one is no slower than the next."""
+        rates = [2 * tensor / max(1e-3, self._us(name) - node_us) / 1e3 for name, tensor in self._copied.items()]
+        return tuple(replace(cache, gbs=max(rates[i:])) for i, cache in enumerate(self._found.caches))

@@ -6,6 +6,8 @@ import importlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Probe:
-    """One op to time: its input x, constants beside it, attributes, and how outputs look.
+    """One op to time: its input x, constants beside it (None for one that is absent), attributes, and how outputs look.
 
     chained: each repetition reads the one before (x must keep its shape and type); else all of them read x.
+    x: what is fed; by default, and where it has the type float32, numbers between 0.2 and 0.9.
     """
 
     op: str
     shape: tuple[int, ...]
-    constants: tuple[Array, ...] = ()
+    constants: tuple[Array | None, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
     chained: bool = True
     first: bool = False  # the constants come before x
@@ -37,33 +40,66 @@ class Probe:
     out_type: int = TensorProto.FLOAT
     domain: str = ""
     twice: bool = False  # x is the second operand too
+    x: Array | None = None
+
+    @property
+    def fed(self) -> Array:
+        """What is fed as x."""
+        return np.random.default_rng(7).uniform(0.2, 0.9, self.shape).astype(np.float32) if self.x is None else self.x
 
 
-def seconds_each(probe: Probe, *, budget_s: float, threads: int = 1, repeats: tuple[int, int] = (2, 10)) -> float:
-    """Seconds that one more repetition takes: the slope between two lengths, each the best of many runs.
+class Stopwatch:
+    """`count` repetitions of a probe, and the seconds of the shortest run so far.
 
-    Raises RuntimeMissingError when ONNX Runtime is not installed.
+    library: of custom operators that the probe needs. Raises RuntimeMissingError when ONNX Runtime is not installed.
     """
-    short, long = repeats
-    best = [seconds(probe, count, budget_s=budget_s / 2, threads=threads) for count in repeats]
-    return max(0.0, best[1] - best[0]) / (long - short)
+
+    def __init__(self, probe: Probe, count: int, *, threads: int = 1, library: Path | None = None) -> None:
+        self._session = _session(model(probe, count), threads, library)
+        self._feeds = {"x": probe.fed}
+        self.best = inf
+
+    def sample(self, budget_s: float) -> None:
+        """As many runs as fit in the budget: at least three, after one to warm up."""
+        self._session.run(None, self._feeds)
+        runs, end = 0, time.perf_counter() + budget_s
+        while runs < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            self._session.run(None, self._feeds)
+            self.best = min(self.best, time.perf_counter() - start)
+            runs += 1
 
 
-def seconds(probe: Probe, count: int, *, budget_s: float, threads: int = 1) -> float:
-    """Seconds of the best of many runs of `count` repetitions."""
-    x = {"x": np.random.default_rng(7).uniform(0.2, 0.9, probe.shape).astype(np.float32)}
-    return _best(_session(model(probe, count), threads), x, budget_s)
+class Slope:
+    """What one more repetition of a probe takes: a short and a long chain of it, the best of each.
+
+    The two are kept apart until the end: the shortest difference of any two runs would be too short on a busy machine.
+    """
+
+    def __init__(self, probe: Probe, repeats: tuple[int, int], *, threads: int = 1, library: Path | None = None) -> None:
+        self._count = repeats[1] - repeats[0]
+        self._short, self._long = (Stopwatch(probe, count, threads=threads, library=library) for count in repeats)
+
+    def sample(self, budget_s: float) -> None:
+        """Run both for that long together."""
+        self._short.sample(budget_s / 2)
+        self._long.sample(budget_s / 2)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one repetition, as far as is known."""
+        return max(0.0, self._long.best - self._short.best) / self._count
 
 
 def model(probe: Probe, count: int) -> onnx.ModelProto:
     """`count` repetitions of the op."""
-    constants = [numpy_helper.from_array(value, f"c{i}") for i, value in enumerate(probe.constants)]
+    constants = [numpy_helper.from_array(value, f"c{i}") for i, value in enumerate(probe.constants) if value is not None]
+    names = ["" if value is None else f"c{i}" for i, value in enumerate(probe.constants)]
     nodes: list[onnx.NodeProto] = []
     ends: list[str] = []
     at = "x"
     for i in range(count):
         outputs = [f"y{i}_{k}" for k in range(probe.outputs)]
-        names = [c.name for c in constants]
         given = [at, at] if probe.twice else [at]
         operands = [*names, *given] if probe.first else [*given, *names]
         nodes.append(helper.make_node(probe.op, operands, outputs, domain=probe.domain, **probe.attributes))
@@ -71,11 +107,12 @@ def model(probe: Probe, count: int) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "chain",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, probe.shape)],
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(probe.fed.dtype), probe.shape)],
         [helper.make_tensor_value_info(name, probe.out_type, None) for name in ends],
         constants,
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)], ir_version=9)
+    domains = dict.fromkeys(("", CONTRIB, probe.domain))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(d, 1 if d else OPSET) for d in domains], ir_version=9)
 
 
 def runtime_version() -> str:
@@ -90,25 +127,15 @@ def _runtime() -> Any:
         raise RuntimeMissingError("calibrate: ONNX Runtime must be installed; it is not. Run `pip install onnxruntime`") from error
 
 
-def _session(proto: onnx.ModelProto, threads: int) -> Any:
+def _session(proto: onnx.ModelProto, threads: int, library: Path | None) -> Any:
     runtime = _runtime()
     options = runtime.SessionOptions()
+    if library is not None:
+        options.register_custom_ops_library(str(library))
     options.intra_op_num_threads = threads
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     return runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def _best(session: Any, feeds: Mapping[str, Array], budget_s: float) -> float:
-    """The shortest of as many runs as fit in the budget: at least three, after one to warm up."""
-    session.run(None, feeds)
-    times: list[float] = []
-    end = time.perf_counter() + budget_s
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        session.run(None, feeds)
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def constants(*values: float | Sequence[int] | Array) -> tuple[Array, ...]:

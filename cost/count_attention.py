@@ -39,6 +39,7 @@ def attention_work(
         gemm_flops=products,
         operands=4,
         fused=fused,
+        rows=shape.batch * shape.heads * shape.queries,
         blocks=shape.batch * shape.heads * sharers,
         sharers=sharers,
         shared_bytes=shape.keys * (shape.head_dim + shape.values) * shape.element_bytes,

@@ -44,9 +44,8 @@ def transpose(call: Call) -> Work:
             break
         run *= shape[place]
     made = make(call, "layout", "", prod(shape))
-    return replace(
-        made, parts=(("Transpose" if run > 1 else "Transpose:last", prod(shape)),), run_bytes=max(1, byte_size(run, call.types[0]))
-    )
+    part = ("Transpose", prod(shape) // max(1, run)) if run > 1 else ("Transpose:last", prod(shape))  # runs are copied whole
+    return replace(made, parts=(part,), run_bytes=max(1, byte_size(run, call.types[0])))
 
 
 def joined(call: Call) -> Work:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from onnxfuse.cost.call import Call, Counter, make, table
-from onnxfuse.cost.scalar import scalar
+from onnxfuse.cost.scalar import PRODUCT_STEP, scalar
 from onnxfuse.cost.work import Gemm, Work
 from onnxfuse.errors import ShapeError
 
@@ -16,7 +16,8 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 def product(call: Call, gemm: Gemm, *, added: int = 0) -> Work:
     """A matrix product, and so many additions to its result."""
     made = make(call, "matmul", "Add" if added else "", added, elements=gemm.batch * gemm.m * gemm.n)
-    parts = made.parts if added else ()
+    around = gemm.batch * gemm.n * (gemm.k + gemm.m) if gemm.batch > 1 else 0  # nothing is packed ahead for activations
+    parts = (*(made.parts if added else ()), *(((PRODUCT_STEP, around),) if around else ()))
     return replace(made, flops=gemm.flops + added, gemm_flops=gemm.flops, gemm=gemm, parts=parts)
 
 

@@ -6,6 +6,7 @@ runs near peak, its pointwise ops at the copy rate of the cache level, and a few
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onnxfuse.cost.device import Cpu
@@ -15,7 +16,9 @@ from onnxfuse.cost.work import Work
 
 THREAD_BYTES = 65536  # with less than this for each, more threads do not pay
 THREAD_FLOPS = 200_000
-ATTENTION_SET_UP = 8  # calls that laying out the work of one attention takes as long as
+RATED_BYTES = 2**18  # that an op moves when its rate is measured, out of the level that holds them
+EXPOSED = 0.75  # the part of what slower memory takes beyond that which scalar work does not hide
+CROWDED = 0.25  # a cache that is this full begins to miss; filled by this much too often it misses always
 UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
 HALF_TYPES = ("float16", "bfloat16")
 PLAIN = {"Pow:2": "Mul", "Pow:3": "Mul", "Pow:0.5": "Sqrt", "Pow:-0.5": "Sqrt", "Pow:1": "Identity"}  # what a fused kernel makes of them
@@ -49,15 +52,15 @@ def cpu_time(work: Work, cpu: Cpu, *, mode: Mode = "extended", threads: int = 0)
     used = max(1, min(most, max(moved // THREAD_BYTES, work.flops // THREAD_FLOPS)))
     node = node_us(work, cpu)
     compute = _compute_us(work, cpu) / used
-    level, gbs = bandwidth(cpu, moved, used)
-    memory = moved / gbs / 1e3
-    return CpuTime(node + max(compute, memory), node, compute, memory, used, level)
+    level, memory = memory_us(cpu, moved, used)
+    beyond = 0.0 if work.gemm_flops else max(0.0, memory - moved * memory_us(cpu, RATED_BYTES, 1)[1] / RATED_BYTES / used)
+    return CpuTime(node + max(compute + EXPOSED * beyond, memory), node, compute, memory, used, level)
 
 
 def node_us(work: Work, cpu: Cpu) -> float:
     """What the runtime spends on a call besides its kernel: a custom op asks for each operand through the C interface."""
     if work.fused:
-        set_up = ATTENTION_SET_UP * cpu.fused_node_us if work.kind == "attention" else 0.0
+        set_up = cpu.attention_us if work.kind == "attention" else 0.0
         return cpu.fused_node_us + cpu.fused_operand_us * work.operands + set_up
     return cpu.node_us + cpu.operand_us * max(0, work.operands - 2)
 
@@ -67,13 +70,43 @@ def moved_bytes(work: Work) -> int:
     return work.bytes * (2 if work.dtype in HALF_TYPES and not work.fused else 1)
 
 
-def bandwidth(cpu: Cpu, working_set: int, threads: int) -> tuple[str, float]:
-    """The level that `working_set` bytes fit in, and its read + write GB/s with so many threads."""
+def memory_us(cpu: Cpu, moved: int, threads: int) -> tuple[str, float]:
+    """(the level that most bytes come from, microseconds to move so many with so many threads).
+
+    What does not hit in one level comes from the next. A level hits always while the bytes fill no more than a quarter of
+    it, since others use it too, and never where they are a quarter more than it holds; in between, in proportion.
+    """
+    shares: list[tuple[float, str, float]] = []
+    reached = 0.0
+    for level, hits, gbs in _levels(cpu, moved, threads):
+        shares.append((max(0.0, hits - reached), level, gbs))
+        reached = max(reached, hits)
+    return max(shares)[1], sum(share * moved / gbs for share, _, gbs in shares) / 1e3
+
+
+def _levels(cpu: Cpu, moved: int, threads: int) -> Iterator[tuple[str, float, float]]:
+    """Each level, the part of `moved` bytes that is found no further away than there, and its GB/s with so many threads."""
     for cache in cpu.caches:
         instances = max(1, threads // max(1, min(cache.shared_by, cpu.cores)))
-        if working_set <= cache.bytes * instances:
-            return f"L{cache.level}", cache.gbs * threads
-    return "DRAM", cpu.memory_gbs if threads == 1 else min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
+        yield f"L{cache.level}", min(1.0, max(0.0, 1 + CROWDED - moved / (cache.bytes * instances))), cache.gbs * threads
+    yield "DRAM", 1.0, cpu.memory_gbs if threads == 1 else min(cpu.memory_gbs_all, cpu.memory_gbs * threads)
+
+
+def kernel_ns(work: Work, cpu: Cpu) -> float | None:
+    """Nanoseconds an element in our kernel of that name, as measured with that number of operands or the closest one; None if not.
+
+    A kernel that computes an exp or its like only at times is another one when it does.
+    """
+    for name in (kernel_name(work.name, work.special), work.name):
+        known = {int(key.rpartition("/")[2]): ns for key, ns in cpu.kernel_rates.items() if key.rpartition("/")[0] == name}
+        if known:
+            return known[min(known, key=lambda count: (abs(count - work.operands), count))]
+    return None
+
+
+def kernel_name(name: str, special: int) -> str:
+    """What a kernel is called in `Cpu.kernel_rates`, before its number of operands."""
+    return f"{name}:special" if special else name
 
 
 def element_ns(op: str, cpu: Cpu, *, fused: bool) -> float:
@@ -83,7 +116,7 @@ def element_ns(op: str, cpu: Cpu, *, fused: bool) -> float:
     """
     if fused:
         plain = PLAIN.get(op, op)
-        return cpu.fused_rates.get(plain, scalar(plain).vector_slots / cpu.slots_per_ns)
+        return cpu.fused_rates.get(plain, scalar(plain).vector_slots / (cpu.slots_per_ns * cpu.generated_efficiency))
     base = op.partition(":")[0]
     known = cpu.rates.get(op, cpu.rates.get(base))
     if known is not None:
@@ -102,7 +135,10 @@ def _basic(work: Work, cpu: Cpu, threads: int) -> CpuTime:
 def _compute_us(work: Work, cpu: Cpu) -> float:
     """One thread's time for products and scalar work; the rate of fused attention has its softmax in it."""
     if work.kind == "attention" and work.fused:
-        return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3
+        return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3 + work.rows * cpu.attention_row_us
+    measured = kernel_ns(work, cpu) if work.fused and not work.gemm_flops else None
+    if measured is not None:
+        return work.elements * measured / 1e3
     rate = cpu.gemm_gflops * cpu.linear_efficiency if work.fused else cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
     products = work.gemm_flops / rate
     return (products + sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts)) / 1e3

@@ -36,6 +36,7 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
         gemm_gflops=generic.gemm_gflops * wider,
         gemm_rates={op: rate * wider for op, rate in generic.gemm_rates.items()},
         rates={op: ns / wider if ns < VECTORISED_NS else ns for op, ns in generic.rates.items()},
+        kernel_rates={name: ns / wider for name, ns in generic.kernel_rates.items()},
         memory_gbs_all=min(generic.memory_gbs_all, generic.memory_gbs * cores),
         sources=("cores, SIMD and cache sizes detected; rates of the generic profile: run `onnxfuse calibrate`",),
     )

@@ -73,7 +73,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU as one process sees it. `rates` and `fused_rates` are nanoseconds an element on one thread, data in cache."""
+    """A CPU as one process sees it. `rates`, `fused_rates` and `kernel_rates` are nanoseconds an element on one thread, data in cache."""
 
     key: str
     name: str
@@ -91,11 +91,15 @@ class Cpu:
     operand_us: float = 0.08  # and for each operand more
     fused_node_us: float = 0.35  # what it adds to each node of a custom-op library
     fused_operand_us: float = 0.35  # and for each of its operands
+    generated_efficiency: float = 1.0  # the part of the vector units' rate that generated kernels reach
     attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
     linear_efficiency: float = 0.92  # and the product of the fused linear layer
+    attention_us: float = 1.0  # what laying out the work of one fused attention takes
+    attention_row_us: float = 0.05  # and for each row of queries of each head
     gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of other ops that are products, by ONNX op
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels
     fused_rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, as part of a fused kernel
+    kernel_rates: Mapping[str, float] = field(default_factory=dict)  # of whole fused kernels, by `Name/operands`
     match: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     note: str = ""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from onnxfuse.cost.budgets import MAX_NODES, Checks, budget_failures
-from onnxfuse.cost.cpu import bandwidth, cpu_time, element_ns
+from onnxfuse.cost.compiled import Tables, compiled
+from onnxfuse.cost.cpu import cpu_time, element_ns, memory_us
 from onnxfuse.cost.device import Cpu, Device, Gpu
 from onnxfuse.cost.devices import find
 from onnxfuse.cost.roofline import L2_KEEPS, Mode, gpu_time, kernel_facts
@@ -71,8 +72,8 @@ class Price:
         if self.refused:
             return f"not worth it: {self.refused}"
         times = f"{self.unfused_us:.2f} -> {self.fused_us:.2f} us (x{self.speedup:.2f})"
-        saved = f"saves {_show_bytes(self.saved_bytes)} and {self.saved_launches} launches, limited by {self.limiter}"
-        return f"{'worth it' if self.worth else 'not worth it'}: {times}, {saved}"
+        changes = _changes(self.saved_bytes, self.saved_launches)
+        return f"{'worth it' if self.worth else 'not worth it'}: {times}, {changes}limited by {self.limiter}"
 
 
 class Model:
@@ -80,7 +81,7 @@ class Model:
 
     device: a name (`auto` for this machine) or a record. expected_runs: over how many runs compile time is spread.
     graph: kernels are launched from a CUDA graph. max_nodes: the most ONNX nodes in one fusion. threads: on a CPU, 0 for
-    all cores. runtime_fuses: what we do not fuse still gets ONNX Runtime's own fusions.
+    all cores. runtime_fuses: what we do not fuse still gets ONNX Runtime's own fusions. kernels: what the compiler said of ours.
     Raises UsageError for a device that is unknown and for numbers that mean nothing.
     """
 
@@ -94,6 +95,7 @@ class Model:
         max_nodes: int = MAX_NODES,
         threads: int = 0,
         runtime_fuses: bool = True,
+        kernels: Tables | None = None,
     ) -> None:
         if mode not in ("basic", "extended"):
             raise UsageError(f"cost model: mode must be 'basic' or 'extended'; got {mode!r}")
@@ -108,6 +110,7 @@ class Model:
         self.max_nodes = max_nodes
         self.threads = threads
         self.runtime_fuses = runtime_fuses
+        self.kernels = kernels or {}
 
     def price(
         self,
@@ -150,6 +153,11 @@ class Model:
         """The two times of `price` alone, for looking at many sizes."""
         sides = (self.as_run(before), [*self.as_run(left), *after])
         return self.times(sides[0])["total_us"], self.times(sides[1])["total_us"]
+
+    def with_compiled(self, work: Work) -> Work:
+        """The work, with what the compiler said of the kernel of ours that runs it on this GPU, where that is known."""
+        known = compiled(work, self.kernels, self.device) if isinstance(self.device, Gpu) and work.fused else None
+        return work if known is None else replace(work, compiled=known)
 
     def as_run(self, works: Sequence[Work]) -> list[Work]:
         """The kernels that run for nodes written as `works`."""
@@ -202,8 +210,8 @@ class Model:
         if not moved:
             return 0.0
         if isinstance(self.device, Cpu):
-            element = moved / 4 * element_ns("Transpose", self.device, fused=False) / 1e3
-            return self.device.node_us + max(element, 2 * moved / bandwidth(self.device, 2 * moved, 1)[1] / 1e3)
+            element = moved / 4 * element_ns("Transpose:last", self.device, fused=False) / 1e3
+            return self.device.node_us + max(element, memory_us(self.device, 2 * moved, 1)[1])
         launch = 0.0 if self.mode == "basic" else self.device.graph_launch_us if self.graph else self.device.launch_us
         return launch + 2 * moved / (self.device.memory_gbs * self.device.memory_efficiency * 1e3)
 
@@ -228,10 +236,24 @@ def _prefixed(prefix: str, terms: Mapping[str, float]) -> dict[str, float]:
     return {f"{prefix}.{name}": value for name, value in terms.items()}
 
 
+def _changes(saved_bytes: int, saved_launches: int) -> str:
+    """What a fusion saves beside time, or takes more of: `saves 12.6 MB and 1 launch, ` or `moves 4 kB more, `."""
+    saved = [_show_bytes(saved_bytes)] if saved_bytes > 0 else []
+    saved += [_launches(saved_launches)] if saved_launches > 0 else []
+    more = [f"moves {_show_bytes(-saved_bytes)} more"] if saved_bytes < 0 else []
+    more += [f"takes {_launches(-saved_launches)} more"] if saved_launches < 0 else []
+    return "".join(f"{text}, " for text in ([f"saves {' and '.join(saved)}"] if saved else []) + more)
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch" if count == 1 else f"{count} launches"
+
+
 def _show_bytes(count: int) -> str:
+    """With three digits, in units of 1000: `12.6 MB`."""
     size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+    for unit in ("B", "kB", "MB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from onnx import TensorProto
 
 from onnxfuse.cost.chains import CONTRIB, Probe, constants
+from onnxfuse.cost.scalar import BROADCAST_STEP, ROW_STEP
 
 ROWS, COLUMNS = 128, 256
 SHAPE = (ROWS, COLUMNS)
+STRETCHES = 4096
 HEADS = (1, 16, 64, 32)  # as many elements, as the heads of an attention
 
 UNARY = (
@@ -58,11 +62,16 @@ PROBES: dict[str, Probe] = {
     "Pad": Probe("Pad", SHAPE, constants([0, 1, 0, 1]), chained=False),
     "MaxPool": Probe("MaxPool", (1, 8, 64, 64), attributes={"kernel_shape": (2, 2), "strides": (2, 2)}, chained=False),
     "AveragePool": Probe("AveragePool", (1, 8, 64, 64), attributes={"kernel_shape": (2, 2), "strides": (2, 2)}, chained=False),
+    BROADCAST_STEP: Probe("Add", (STRETCHES, 8), (np.zeros(8, np.float32),)),
+    ROW_STEP: Probe("Softmax", (STRETCHES, 8)),
     "Conv:depthwise": Probe("Conv", (1, 16, 64, 32), (np.ones((16, 1, 3, 3), np.float32),), {"group": 16, "pads": (1, 1, 1, 1)}),
 }
 
 # How often the counters apply each op to the probe, where that is not the elements of x.
 APPLIED = {
+    "Transpose": prod(HEADS[:3]),
+    BROADCAST_STEP: STRETCHES,
+    ROW_STEP: STRETCHES,
     "Concat": ROWS * (COLUMNS + 128),
     "Slice": ROWS * COLUMNS,
     "Expand": ROWS * COLUMNS,
@@ -73,6 +82,9 @@ APPLIED = {
 
 GEMM = Probe("MatMul", (192, 256), (np.full((256, 256), 0.01, np.float32),), chained=False)
 GEMM_FLOPS = 2 * 192 * 256 * 256
+HEADWISE = Probe("MatMul", (4, 128, 64), (np.full((4, 64, 128), 0.01, np.float32),), chained=False)
+HEADWISE_FLOPS = 2 * 4 * 128 * 64 * 128
+HEADWISE_STEPS = 4 * 128 * (64 + 128)
 CONV = Probe("Conv", (1, 64, 14, 14), (np.full((64, 64, 3, 3), 0.01, np.float32),), {"pads": (1, 1, 1, 1)})
 CONV_FLOPS = 2 * 64 * 64 * 9 * 14 * 14
 TINY = Probe("Relu", (16,))

@@ -14,7 +14,7 @@ from onnxfuse.cost.device import Gpu
 from onnxfuse.cost.gemm import GemmPlan, plan
 from onnxfuse.cost.occupancy import Occupancy, ceil_div, occupancy, textbook_occupancy
 from onnxfuse.cost.registers import estimate_registers, live_words
-from onnxfuse.cost.scalar import scalar
+from onnxfuse.cost.scalar import STEPS, scalar
 from onnxfuse.cost.types import byte_size
 from onnxfuse.cost.work import VECTOR_BYTES, Compiled, Work
 
@@ -86,9 +86,9 @@ def coalescing(run_bytes: int) -> float:
 
 def instructions(work: Work) -> tuple[int, int]:
     """Issue slots and special-unit results of the scalar work."""
-    if not work.parts:
+    if not any(op not in STEPS for op, _ in work.parts):
         return work.flops - work.gemm_flops, work.special
-    costs = [(scalar(op.partition(":")[0]), elements) for op, elements in work.parts]
+    costs = [(scalar(op.partition(":")[0]), elements) for op, elements in work.parts if op not in STEPS]
     return sum(cost.slots * elements for cost, elements in costs), sum(cost.sfu * elements for cost, elements in costs)
 
 

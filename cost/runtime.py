@@ -7,8 +7,9 @@ with each of some thirty spellings: a norm that squares by Mul, one without a sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import TypeAlias
 
 from onnxfuse.cost.scalar import scalar
@@ -20,7 +21,8 @@ class Builtin:
     """One of the runtime's own fusions: `anchors` must all be there, `absorbs` go with them as far as they are.
 
     with_bias: the kernel instead, when one more Add is there. full: an op that must be applied to the whole tensor, not
-    to one number a row.
+    to one number a row. starts: ops that the first of the nodes must be one of, where that matters: a sum right before a norm is
+    not the norm's shift.
     """
 
     op: str
@@ -29,22 +31,26 @@ class Builtin:
     absorbs: Counter[str] = field(default_factory=Counter)
     with_bias: str = ""
     full: str = ""
+    starts: tuple[str, ...] = ()
 
 
+NORM_PARTS = Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2)
 BUILTINS: tuple[Builtin, ...] = (
     Builtin("QuickGelu", 2, Counter(Sigmoid=1, Mul=1)),
     Builtin("Gelu", 2, Counter(Erf=1, Div=1, Add=1, Mul=2), with_bias="BiasGelu"),
     Builtin("FastGelu", 2, Counter(Tanh=1, Pow=1, Add=2, Mul=4), with_bias="FastGelu"),
-    Builtin("LayerNormalization", 4, Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2)),
-    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=2)),
-    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), full="Div"),
+    Builtin(
+        "LayerNormalization", 4, Counter(ReduceMean=2, Pow=1, Sqrt=1, Div=1, Mul=1, Add=2), Counter(Sub=2), starts=("ReduceMean", "Sub")
+    ),
+    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=2), starts=("Pow",)),
+    Builtin("SimplifiedLayerNormalization", 3, Counter(ReduceMean=1, Pow=1, Add=1, Sqrt=1, Div=1, Mul=1), full="Div", starts=("Pow",)),
 )
 
 
 PRODUCT, SCALED = "MatMul", "FusedMatMul"
 MATRIX, ACTIVATED = "Gemm", "FusedGemm"
 ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "Softplus", "Softsign")  # that a FusedGemm can have
-SKIPPED = "LayerNormalization"  # where it is written as one node; one that is made of several keeps its residual sum
+SKIPPED = "LayerNormalization"
 SKIP = Builtin("SkipLayerNormalization", 5, Counter(LayerNormalization=1, Add=1))
 VOCABULARY = {op for builtin in (*BUILTINS, SKIP) for op in (*builtin.anchors, *builtin.absorbs)} | {"Add"}
 Kernel: TypeAlias = "tuple[Work, tuple[int, ...]]"
@@ -79,18 +85,19 @@ def _merged(stretch: list[Kernel]) -> list[Kernel]:
         while (taken := _match(builtin, [work for work, _ in left])) is not None:
             kernel = _kernel([left[i][0] for i in taken], builtin), tuple(place for i in taken for place in left[i][1])
             left = [kernel if i == taken[-1] else own for i, own in enumerate(left) if i == taken[-1] or i not in taken]
-    return _with_sums(left)
+    return _with_sums(left, {place: work for work, (place,) in stretch})
 
 
-def _with_sums(left: list[Kernel]) -> list[Kernel]:
-    """A norm and the sum right before it as one kernel, where nobody else reads that sum."""
+def _with_sums(left: list[Kernel], written: Mapping[int, Work]) -> list[Kernel]:
+    """A norm and the sum right before it as one kernel, where nobody else reads that sum. written: the nodes, by place."""
     made: list[Kernel] = []
     for work, places in left:
         source = next((i for i in reversed(range(len(made))) if made[i][0].launches), None)
-        if work.op == SKIPPED and _is_plain(work) and source is not None and _is_lone_sum(made[source][0]):
+        inside = 1 + sum(written[place].op == "Sub" for place in places)  # nodes of the norm that read what it is given
+        if work.op == SKIPPED and not work.fused and source is not None and _is_lone_sum(made[source][0], inside):
             total, before = made.pop(source)
             kernel = _kernel([total, work], SKIP)
-            made.append((replace(kernel, bytes_read=total.bytes_read), (*before, *places)))
+            made.append((replace(kernel, bytes_read=total.bytes_read, nodes=total.nodes + work.nodes), (*before, *places)))
         else:
             made.append((work, places))
     return made
@@ -151,9 +158,9 @@ def _turns(source: Work, work: Work) -> bool:
     return work.op == PRODUCT and _is_plain(work) and _is_plain(source) and any(op == "Transpose:last" for op, _ in source.parts)
 
 
-def _is_lone_sum(work: Work) -> bool:
-    """Whether it adds two tensors of one shape, for one reader."""
-    return work.op == "Add" and _is_plain(work) and work.readers == 1 and work.bytes_read >= 2 * work.bytes_written
+def _is_lone_sum(work: Work, readers: int) -> bool:
+    """Whether it adds two tensors of one shape, for no more than so many readers."""
+    return work.op == "Add" and _is_plain(work) and work.readers <= readers and work.bytes_read >= 2 * work.bytes_written
 
 
 def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
@@ -162,12 +169,19 @@ def _match(builtin: Builtin, works: Sequence[Work]) -> list[int] | None:
     for seed in (i for i, work in enumerate(works) if _is_plain(work) and work.op == seed_op):
         wanted = builtin.anchors + builtin.absorbs + Counter(Add=1 if builtin.with_bias else 0) - Counter({seed_op: 1})
         taken = [seed, *_run(works, range(seed + 1, len(works)), wanted), *_run(works, range(seed - 1, -1, -1), wanted)]
+        taken = _from_start(builtin, works, taken)
         found = Counter(works[i].op for i in taken)
-        whole = max(works[i].elements for i in taken)
+        whole = max((works[i].elements for i in taken), default=0)
         full = all(works[i].elements == whole for i in taken if works[i].op == builtin.full)
         if full and all(found[op] >= count for op, count in builtin.anchors.items()):
-            return sorted(taken)
+            return taken
     return None
+
+
+def _from_start(builtin: Builtin, works: Sequence[Work], taken: Sequence[int]) -> list[int]:
+    """What is taken, from the first node on that the fusion may start with."""
+    ordered = sorted(taken)
+    return ordered if not builtin.starts else list(dropwhile(lambda i: works[i].op not in builtin.starts, ordered))
 
 
 def _run(works: Sequence[Work], way: Iterable[int], wanted: Counter[str]) -> Iterator[int]:

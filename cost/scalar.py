@@ -34,6 +34,11 @@ INVERSE_TRIG = Scalar(1, 1, 25, 1, 40)
 ROW = Scalar(1, 0, 1, 0, 10)  # one more pass over a row that is in the nearest cache
 SIGMOID = Scalar(3, 1, 8, 2, 27)
 
+# What ONNX Runtime's CPU kernels do once for each row, stretch of a broadcast, or element around a product of two activations:
+# it takes time there alone, at a rate that is measured.
+ROW_STEP, BROADCAST_STEP, PRODUCT_STEP = "row step", "broadcast step", "product step"
+STEPS = (ROW_STEP, BROADCAST_STEP, PRODUCT_STEP)
+
 _SIMPLE = (
     "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Equal Floor Greater GreaterOrEqual IsInf IsNaN "
     "Less LessOrEqual Max Min Mul Neg Not Or Relu Round Sign Sub Sum Where Xor Identity PRelu Clip Dropout"
@@ -109,6 +114,7 @@ SCALARS: dict[str, Scalar] = {
     "CumSum": ONE,
     "CumProd": ONE,
     "TopK": Scalar(1, 0, 30, 0, 30),
+    **dict.fromkeys(STEPS, Scalar(0, 0, 0, 0, 0)),
 }
 
 

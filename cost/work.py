@@ -63,6 +63,7 @@ class Work:
     readers: int = 1  # who reads its result; the caller counts as one
     fused: bool = False  # runs in our kernel, not in the runtime's own
     blocks: int = 0  # thread blocks of the grid; 0: derived
+    rows: int = 0  # of an attention: queries of all its heads
     reread_bytes: int = 0  # read again after the first time, beside what a product's tiles do
     sharers: int = 0  # blocks that read the same `shared_bytes` again; 0: all of them read all
     shared_bytes: int = 0
@@ -129,7 +130,9 @@ def fuse(
         run_bytes=0,
         compiled=compiled,
     )
-    return replace(made, **attention_layout(products[0], heaviest.dtype)) if kind == "attention" and products else made
+    if kind != "attention" or not products:
+        return made
+    return replace(made, rows=products[0].batch * products[0].m, **attention_layout(products[0], heaviest.dtype))
 
 
 class AttentionLayout(TypedDict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from pathlib import Path
 
 from onnxfuse.case import Case, Refusal
 from onnxfuse.op import Op
@@ -34,6 +35,19 @@ def all_cases() -> list[tuple[Op, Case]]:
 def all_refusals() -> list[tuple[Op, Refusal]]:
     """Every op with each use of it that must end in an error: `REFUSED` in its cases.py."""
     return [(_op(folder), case) for folder in _folders() for case in importlib.import_module(f"{__name__}.{folder}.cases").REFUSED]
+
+
+def kernel_tables() -> list[Path]:
+    """The files beside the ops that say what the compiler said of their GPU kernels; see `onnxfuse.cost.compiled`."""
+    found = (Path(folder) / name / "kernels.json" for folder in __path__ for name in _folders())
+    return [path for path in found if path.is_file()]
+
+
+def all_timed() -> list[tuple[Op, Case]]:
+    """Every op with the uses of it that calibration times: `TIMED` in the cases.py of the folders that have one."""
+    folders = [f for f in _folders() if importlib.util.find_spec(f"{__name__}.{f}.cases") is not None]
+    known = ((_op(folder), importlib.import_module(f"{__name__}.{folder}.cases")) for folder in folders)
+    return [(op, case) for op, cases in known for case in getattr(cases, "TIMED", ())]
 
 
 def _folders() -> list[str]:

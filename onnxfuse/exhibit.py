@@ -49,7 +49,7 @@ def tables() -> dict[str, Any]:
     constants = {
         **_upper(roofline, "OVERLAP LATENCY_NS LOADS_IN_FLIGHT TRANSACTION SM_BYTES_PER_CLOCK L2_KEEPS"),
         **_upper(gemm, "TILE_ROWS TILE_COLUMNS SHARED_TILE SPLIT LOCKSTEP FULL_RATE"),
-        **_upper(cpu, "THREAD_BYTES THREAD_FLOPS ATTENTION_SET_UP UNKNOWN_NS HALF_TYPES"),
+        **_upper(cpu, "THREAD_BYTES THREAD_FLOPS CROWDED RATED_BYTES EXPOSED UNKNOWN_NS HALF_TYPES"),
         **_upper(occupancy, "MAX_REGISTERS TWO_BARRIER_SETS"),
         **_upper(budgets, "MAX_NODES MAX_OPERANDS"),
         "MARGIN": model.MARGIN,
@@ -62,7 +62,8 @@ def tables() -> dict[str, Any]:
         "POINTWISE_KERNEL": asdict(Compiled(registers.FLOOR)),
     }
     costs = {op: asdict(scalar.scalar(op)) for op in ("", *scalar.SCALARS)}
-    return {"constants": constants, "scalars": costs, "bits": types.BITS, "peaks": PEAKS, "plain": cpu.PLAIN, "work": _DEFAULTS}
+    named = {"steps": scalar.STEPS, "plain": cpu.PLAIN, "work": _DEFAULTS}
+    return {**named, "constants": constants, "scalars": costs, "bits": types.BITS, "peaks": PEAKS}
 
 
 def device_record(device: Device) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Pricer:
     def _fused(self, fusion: Fusion, parts: Iterable[Kernel]) -> Work:
         counted = self.work(fusion.counted) if fusion.counted is not None else None
         if counted is not None:
-            return replace(counted, fused=fusion.own, name=fusion.name)
+            return self.model.with_compiled(replace(counted, fused=fusion.own, name=fusion.name))
         made = fuse(
             fusion.name,
             self.works(parts) or [self._plain(fusion)],
@@ -97,7 +97,7 @@ class Pricer:
             operands=fusion.operands,
             kind="attention" if fusion.is_attention else None,
         )
-        return replace(made, fused=fusion.own)
+        return self.model.with_compiled(replace(made, fused=fusion.own))
 
     def _plain(self, fusion: Fusion) -> Work:
         """The operator where nothing is known of what it replaces."""

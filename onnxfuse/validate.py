@@ -43,6 +43,8 @@ class Validator:
     def summary(self) -> tuple[str, ...]:
         if not self.rewrites:
             return ()
+        if self.rewrites == 1:
+            return ("1 rewrite, against what it replaced",)
         return (f"{self.rewrites} rewrites, each against what it replaced ({len(self.known)} different ones were run)",)
 
     def _check(self, rewrite: Rewrite) -> str | None:

@@ -20,6 +20,8 @@ CASES = [
     Case({"x": (4, 16, 32, 33), "gate": (4, 16, 1, 1)}),
 ]
 
+TIMED = [Case({"x": (1, 128, 256), "gate": (1, 128, 1)})]
+
 REFUSED = [
     Refusal("gate must have the leading axes of x [2,3,4] and size 1 along the others; got [2,3]", {"x": (2, 3, 4), "gate": (2, 3)}),
     Refusal("gate must have the leading axes of x [2,3,4] and size 1 along the others; got [1,3,1]", {"x": (2, 3, 4), "gate": (1, 3, 1)}),

@@ -39,6 +39,8 @@ CASES = [
     Case(_shapes((2, 96, 14, 15), -3)),
 ]
 
+TIMED = [Case(_shapes((1, 128, 256), -2), {"axis": -2})]
+
 REFUSED = [
     Refusal("scale must have the shape [4]; got [5]", {"x": (2, 4, 5), "scale": (5,)}, {"axis": -2}),
     Refusal("bias must have the shape [4]; got [4,1]", {"x": (2, 4, 5), "bias": (4, 1)}, {"axis": -2}),

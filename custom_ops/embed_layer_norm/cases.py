@@ -43,6 +43,8 @@ CASES = [
     _case(_shapes((8, 64), 257, (64,), (8, 64)), attributes={"epsilon": 0.5}),
 ]
 
+TIMED = [_case(_shapes((1, 128), 256, (1, 128), (1, 128)))]
+
 REFUSED = [
     Refusal("ids_2 must broadcast to ids [2,5]; got [3,1]", {**FULL, "ids_2": (3, 1)}, types=INDEX),
     Refusal("ids_3 must broadcast to ids [2,5]; got [1,2,5]", {**FULL, "ids_3": (1, 2, 5)}, types=INDEX),

@@ -13,6 +13,8 @@ CASES = [
     Case({"x": (64, 1031), "bias": (1031,)}),
 ]
 
+TIMED = [Case({"x": (1, 16)}), Case({"x": (128, 256)}), Case({"x": (128, 256), "bias": (256,)})]
+
 REFUSED = [
     Refusal("attribute 'approximate' must be 'none' or 'tanh'; got 'sigmoid'", {"x": (2, 3)}, {"approximate": "sigmoid"}),
     Refusal("attribute 'approximate' must be a string", {"x": (2, 3)}, {"approximate": 1}),

@@ -23,6 +23,8 @@ CASES = [
     Case({"gate": (64, 2062)}, {"gate_first": 0}),
 ]
 
+TIMED = [Case({"gate": (128, 256), "up": (128, 256)})]
+
 REFUSED = [
     Refusal("gate must have an even axis -1 where up is not given; got [2,3]", {"gate": (2, 3)}),
     Refusal("gate must have an even axis -2 where up is not given; got [3,4]", {"gate": (3, 4)}, {"axis": -2}),

@@ -36,6 +36,8 @@ CASES = [
     Case(_shapes((4, 32, 17, 16)), {"num_groups": 8, "activation": "silu"}),
 ]
 
+TIMED = [Case(_shapes((1, 128, 256)), {"num_groups": 32, "activation": f}) for f in ACTIVATIONS]
+
 REFUSED = [
     Refusal("x must have rank 2 or more; got [4]", {"x": (4,)}),
     Refusal("x must have a multiple of num_groups = 3 channels; got [2,4,5]", {"x": (2, 4, 5)}, {"num_groups": 3}),

@@ -32,6 +32,8 @@ CASES = [
     Case(_shapes((300, 257), -1)),
 ]
 
+TIMED = [Case(_shapes((128, 256), -1))]
+
 REFUSED = [
     Refusal("scale must have the shape [3]; got [4]", {"x": (2, 3), "scale": (4,)}),
     Refusal("x must have rank 3 or more, for its axis; got [2,3]", {"x": (2, 3)}, {"axis": -3}),

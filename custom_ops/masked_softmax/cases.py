@@ -59,6 +59,8 @@ CASES = [
     Case({"x": (40, 257), "mask": (40, 257)}, {"scale": 0.125}, {"M": "bool"}, values=_some_seen),
 ]
 
+TIMED = [Case({"x": (1, 2, 128, 128), "mask": (1, 1, 1, 128)}, {}, {"M": "float"})]
+
 REFUSED = [
     Refusal("mask must broadcast to x [2,3]; got [2]", {"x": (2, 3), "mask": (2,)}, types={"M": "float"}),
     Refusal("mask must broadcast to x [2,3]; got [1,2,3]", {"x": (2, 3), "mask": (1, 2, 3)}, types={"M": "bool"}),

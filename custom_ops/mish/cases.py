@@ -24,6 +24,8 @@ CASES = [
     Case({"x": (3, 35)}, values=_far),
 ]
 
+TIMED = [Case({"x": (128, 256)})]
+
 REFUSED = [
     Refusal("bias must have n = [3]; got [4]", {"x": (2, 3), "bias": (4,)}),
     Refusal("bias must have rank 1; got [1,3]", {"x": (2, 3), "bias": (1, 3)}),

@@ -34,6 +34,8 @@ CASES = [
     Case(_shapes((300, 257))),
 ]
 
+TIMED = [Case(_shapes((128, 256)))]
+
 REFUSED = [
     Refusal("scale must have the shape [3]; got [4]", {"x": (2, 3), "scale": (4,)}),
     Refusal("scale must have the shape [2,3]; got [3]", {"x": (2, 3), "scale": (3,)}, {"axis": -2}),

@@ -35,6 +35,8 @@ CASES = [
     _case((4, 8, 64), (64,), 64, 32, {}),
 ]
 
+TIMED = [_case((4, 128), (128,), 64, 64, {})]
+
 REFUSED = [
     Refusal("rotary_dim must be even and at most the last axis of x [2,5]; got 5", {"x": (2, 5), "cos": (2, 5), "sin": (2, 5)}),
     Refusal(

@@ -26,6 +26,8 @@ CASES = [
     Case({"x": (3, 35)}, {"alpha": 2.0}, values=_far),
 ]
 
+TIMED = [Case({"x": (128, 256)})]
+
 REFUSED = [
     Refusal("attribute 'alpha' must be a float", {"x": (2, 3)}, {"alpha": 2}),
     Refusal("attribute 'beta' must be finite; got inf", {"x": (2, 3)}, {"beta": float("inf")}),

@@ -11,6 +11,8 @@ CASES = [
     Case({"x": (64, 1031), "bias": (1031,)}),
 ]
 
+TIMED = [Case({"x": (128, 256)}), Case({"x": (128, 256), "bias": (256,)})]
+
 REFUSED = [
     Refusal("attribute 'alpha' must be a float", {"x": (2, 3)}, {"alpha": 2}),
     Refusal("attribute 'alpha' must be a float", {"x": (2, 3)}, {"alpha": "one"}),

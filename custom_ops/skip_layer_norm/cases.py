@@ -23,6 +23,11 @@ CASES = [
     Case(_shapes((300, 257))),
 ]
 
+TIMED = [
+    Case(_shapes((1, 16))),
+    *(Case(_shapes((128, 256)), outputs=outputs) for outputs in (("y",), ("y", "sum"))),
+]
+
 REFUSED = [
     Refusal("skip must have ... = [2]; got [1] in [1,3]", {"x": (2, 3), "skip": (1, 3)}),
     Refusal("skip must have rank 1 or more; got []", {"x": (2, 3), "skip": ()}),

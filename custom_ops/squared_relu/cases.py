@@ -16,6 +16,11 @@ def _far(rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]) -> Map
     return {"x": np.resize(special, shapes["x"])}
 
 
+def _ones(_: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
+    """What a chain of squares leaves as it is."""
+    return {"x": np.ones(shapes["x"])}
+
+
 CASES = [
     Case({"x": (2, 9)}),
     *(Case({"x": shape}) for shape in AWKWARD),
@@ -23,6 +28,8 @@ CASES = [
     Case({"x": (64, 1031), "bias": (1031,)}),
     Case({"x": (3, 35)}, values=_far),
 ]
+
+TIMED = [Case({"x": (128, 256)}, values=_ones)]
 
 REFUSED = [
     Refusal("bias must have n = [3]; got [4]", {"x": (2, 3), "bias": (4,)}),

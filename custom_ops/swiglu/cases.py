@@ -14,6 +14,8 @@ CASES = [
     Case({"gate": (64, 2062)}, {"gate_first": 0}),
 ]
 
+TIMED = [Case({"gate": (128, 256), "up": (128, 256)})]
+
 REFUSED = [
     Refusal("gate must have an even last axis where up is not given; got [2,3]", {"gate": (2, 3)}),
     Refusal("up must have ... = [2]; got [3] in [3,4]", {"gate": (2, 4), "up": (3, 4)}),

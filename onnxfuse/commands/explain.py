@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnxfuse import api, graph
 from onnxfuse.commands import screen
-from onnxfuse.commands.optimize import Selection
+from onnxfuse.commands.optimize import Selection, say_if_not_calibrated
 from onnxfuse.commands.options import check_report, write_report
 from onnxfuse.cost.device import Gpu
 from onnxfuse.cost.devices import find
@@ -41,6 +41,7 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
         screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
     screen.say(f"Priced    {priced_at(found)}")
     screen.say(f"Total     {counts(found) or 'no candidates'}")
+    say_if_not_calibrated(selection.device)
 
 
 def _say_memory(device: str, peak_bytes: int) -> None:

@@ -10,6 +10,7 @@ from onnxfuse import api
 from onnxfuse.candidate import Origin
 from onnxfuse.commands import screen
 from onnxfuse.commands.options import check_report, write_report
+from onnxfuse.cost.devices import CALIBRATED, find
 from onnxfuse.report import Report
 from onnxfuse.report.tables import fused_table, reasons_table, totals
 from onnxfuse.report.text import show_bytes
@@ -63,16 +64,24 @@ def run(
     _print(result.report, selection, target, verbose)
 
 
+def say_if_not_calibrated(device: str) -> None:
+    """A hint where predictions are for this machine, and nothing was measured on it."""
+    if device.lower() in ("auto", "cpu") and find(device).key != CALIBRATED:
+        screen.say("Hint      predictions are for a CPU of this kind: `onnxfuse calibrate` measures yours, in about 20 seconds")
+
+
 def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
     console = screen.out()
     if report.fused:
         known: dict[str, Origin] = {**api.load_rules(selection.rules), **api.load_generators()}
         summaries = {name: origin.summary for name, origin in known.items()}
         console.print(fused_table(report, summaries))
-    if len(report.decisions) > len(report.fused):
-        console.print(reasons_table(report, full=verbose))
+    reasons = reasons_table(report, full=verbose)
+    if reasons.row_count:
+        console.print(reasons)
     for line in totals(report):
         screen.say(line)
+    say_if_not_calibrated(selection.device)
     if verbose:
         screen.say("Seconds   " + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in report.seconds.items()))
     same = "" if report.fused or report.changes else ": nothing was fused, it is a byte-for-byte copy"

@@ -46,9 +46,12 @@ def fused_table(report: Report, summaries: Mapping[str, str]) -> Table:
 
 
 def reasons_table(report: Report, *, full: bool = False) -> Table:
-    """A row per rule and reason for what was not fused; rows past 20 are counted unless `full`."""
+    """A row per rule and reason for what was not fused.
+
+    Unless `full`, rows past 20 are counted, and nodes that a fusion took are left out: whatever else might have taken them.
+    """
     made = table("Not fused", "Rule", "Times", "Why not", "First at", right=("Times",))
-    rows = _reason_rows(report.ended(*NOT_FUSED))
+    rows = _reason_rows(report.ended(*NOT_FUSED) if full else _open(report))
     shown = rows if full else rows[:MOST_ROWS]
     for row in shown:
         made.add_row(row.rule, str(row.count), Text(row.reason, COLOURS.get(row.verdict, "")), row.first)
@@ -56,6 +59,12 @@ def reasons_table(report: Report, *, full: bool = False) -> Table:
     if left:
         made.add_row("...", str(sum(r.count for r in left)), f"{counted(len(left), 'more reason')}: `onnxfuse explain` lists them", "")
     return made
+
+
+def _open(report: Report) -> list[Decision]:
+    """What was not fused and whose nodes no fusion took: where one did, that another rule did not fit them is no news."""
+    taken = [(d.scope, {d.node, *d.nodes}) for d in report.fused]
+    return [d for d in report.ended(*NOT_FUSED) if not any(d.scope == scope and {d.node, *d.nodes} <= nodes for scope, nodes in taken)]
 
 
 @dataclass(frozen=True)
@@ -107,10 +116,11 @@ def totals(report: Report) -> list[str]:
     lines += report.changes
     lines += [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
     if report.fused:
-        word = "saving" if _saved_us(report.fused) >= 0 else "loss"
-        lines.append(
-            f"Predicted {word} a run on {report.device}: {_saved(report.fused)}" + (f", at {_sizes(report)}" if report.sizes else "")
-        )
+        at = f", at {_sizes(report)}" if report.sizes else ""
+        if _saved_us(report.fused) >= 0:
+            lines.append(f"Predicted saving a run on {report.device}: {_saved(report.fused)}{at}")
+        else:
+            lines.append(f"Predicted loss a run on {report.device}: {show_us(-_saved_us(report.fused))}{at}")
     lines += [f"Verified  {line}" for line in report.verified]
     return lines + [f"Unchecked {line}" for line in report.not_verified]
 

@@ -32,7 +32,7 @@ def test_flops_are_those_of_all_nodes_and_bytes_those_of_the_operands() -> None:
 def test_attributes_reach_the_nodes_and_constants_set_the_power() -> None:
     body = function("F <axis> (x) => (y) { two = Constant <value = float {2.0}> ()  p = Pow(x, two)  y = Softmax <axis: int = @axis> (p) }")
     made = body_work(body, [(2, 8)], "float", {"axis": 1})
-    assert made.parts == (("Pow:2", 16), ("Softmax", 16))
+    assert made.parts == (("Pow:2", 16), ("Softmax", 16), ("row step", 2))
 
 
 def test_absent_input_costs_nothing() -> None:

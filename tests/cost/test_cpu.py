@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from onnxfuse.cost.count import work
-from onnxfuse.cost.cpu import bandwidth, cpu_time, element_ns
+from onnxfuse.cost.cpu import cpu_time, element_ns, kernel_ns, memory_us
 from onnxfuse.cost.device import Cache, Cpu
 from onnxfuse.cost.model import Model, fuse
 from onnxfuse.cost.work import Work
@@ -41,28 +42,48 @@ def unary(op: str, elements: int, **how: float) -> Work:
 @pytest.mark.parametrize(
     ("size", "threads", "level", "gbs"),
     [
-        (32768, 1, "L1", 100),
-        (32769, 1, "L2", 80),
-        (65536, 2, "L1", 200),
-        (2**20, 1, "L2", 80),
-        (2**21, 2, "L2", 160),
-        (2**23, 1, "L3", 30),
-        (2**23, 2, "L3", 60),
-        (2**23 + 1, 1, "DRAM", 10),
+        (8192, 1, "L1", 100),
+        (40960, 1, "L2", 80),
+        (16384, 2, "L1", 200),
+        (2**18, 1, "L2", 80),
+        (2**19, 2, "L2", 160),
+        (2**21, 1, "L3", 30),
+        (2**24, 1, "DRAM", 10),
         (2**24, 2, "DRAM", 15),
     ],
 )
-def test_bytes_come_from_the_level_they_fit_in(size: int, threads: int, level: str, gbs: float) -> None:
-    assert bandwidth(CPU, size, threads) == (level, gbs)
+def test_bytes_come_from_the_level_that_has_room_for_them(size: int, threads: int, level: str, gbs: float) -> None:
+    assert memory_us(CPU, size, threads) == (level, pytest.approx(size / gbs / 1e3))
+
+
+def test_level_that_is_crowded_misses_in_part() -> None:
+    """2^20 bytes fill L2: a quarter hits there, the rest comes from L3."""
+    assert memory_us(CPU, 2**20, 1) == ("L3", pytest.approx(2**20 * (0.25 / 80 + 0.75 / 30) / 1e3))
+    each = [memory_us(CPU, 2**10 * size, 1)[1] / size for size in range(1, 2**15, 97)]
+    assert all(few <= more * (1 + 1e-9) for few, more in pairwise(each))  # more bytes never come faster
+
+
+def test_kernel_of_ours_takes_what_was_measured() -> None:
+    cpu = replace(CPU, kernel_rates={"Gelu:special/2": 0.5, "Gelu:special/3": 0.6, "Norm/4": 0.3, "Norm:special/4": 0.8})
+    parts = [unary("Erf", 1000), unary("Mul", 1000)]
+    known, other = (fuse(name, parts, bytes_read=4000, bytes_written=4000, operands=2) for name in ("Gelu", "Other"))
+    assert [kernel_ns(replace(known, operands=count), cpu) for count in (1, 2, 3, 9)] == [0.5, 0.5, 0.6, 0.6]
+    assert [kernel_ns(replace(known, name="Norm", special=count), cpu) for count in (0, 1000)] == [0.3, 0.8]
+    assert kernel_ns(other, cpu) is None
+    assert cpu_time(known, cpu, threads=1).compute_us == pytest.approx(0.5)
+    assert cpu_time(other, cpu, threads=1).compute_us == pytest.approx(1000 * (0.3 + 1 / 48) / 1e3)
 
 
 def test_time_is_the_node_and_the_longer_of_computing_and_moving() -> None:
-    copy = cpu_time(unary("Relu", 10**6), CPU, threads=1)
-    assert copy.total_us == pytest.approx(0.25 + 8e6 / 30e3)
+    copy = cpu_time(unary("Relu", 10**5), CPU, threads=1)
+    assert copy.total_us == pytest.approx(0.25 + memory_us(CPU, 8 * 10**5, 1)[1])
     assert copy.limiter == "memory (L3)"
-    erf = cpu_time(unary("Erf", 10**6), CPU, threads=1)
-    assert erf.total_us == pytest.approx(0.25 + 400)
+    erf = cpu_time(unary("Erf", 10**4), CPU, threads=1)
+    assert erf.total_us == pytest.approx(0.25 + 4)
     assert erf.limiter == "compute"
+    far = cpu_time(unary("Erf", 10**6), CPU, threads=1)
+    beyond = far.memory_us - 8e6 / 80e3  # what the rate was measured at: bytes from L2
+    assert far.total_us == pytest.approx(0.25 + 400 + 0.75 * beyond)
     assert cpu_time(unary("Relu", 16), CPU).limiter == "node overhead"
 
 
@@ -99,8 +120,8 @@ def test_fused_attention_runs_at_its_part_of_the_product() -> None:
     ours = work("Attention", [q, q, q], [q], "float", domain="ai.onnxfuse")
     assert ours.fused
     time = cpu_time(ours, CPU, threads=1)
-    assert time.compute_us == pytest.approx(ours.gemm_flops / (0.75 * 90e3))
-    assert time.node_us == pytest.approx(9 * 0.3 + 4 * 0.1)
+    assert time.compute_us == pytest.approx(ours.gemm_flops / (0.75 * 90e3) + 8 * 512 * CPU.attention_row_us)
+    assert time.node_us == pytest.approx(0.3 + 4 * 0.1 + CPU.attention_us)
 
 
 def test_halves_cost_the_runtime_twice_their_bytes() -> None:
@@ -145,5 +166,5 @@ def test_layout_change_costs_a_transpose() -> None:
     parts = [unary("Relu", 10**4) for _ in range(3)]
     fused = fuse("f", parts, bytes_read=40000, bytes_written=40000)
     price = Model(CPU, threads=1).price(parts, [fused], extra_reorder_bytes=4 * 10**6)
-    assert price.terms["reorder_us"] == pytest.approx(0.25 + max(10**6 * 0.2e-3, 8e6 / 30e3))
+    assert price.terms["reorder_us"] == pytest.approx(0.25 + max(10**6 * 0.2e-3, memory_us(CPU, 8 * 10**6, 1)[1]))
     assert not price.worth

@@ -131,7 +131,7 @@ def test_price_keeps_every_term() -> None:
 def test_reason_has_the_numbers() -> None:
     good, bad = priced(CHAIN, "a100").reason(), priced(TINY, "a100", compile_ms=1e6, expected_runs=1.0).reason()
     assert good.startswith("worth it: ")
-    assert "saves 384.0 MiB and 3 launches, limited by memory" in good
+    assert "saves 403 MB and 3 launches, limited by memory" in good
     assert bad.startswith("not worth it: ")
 
 

@@ -108,11 +108,21 @@ def test_norm_takes_the_sum_that_it_alone_reads() -> None:
     assert (kernel.bytes_read, kernel.bytes_written) == (2 * 4 * 64 * 256 * 4, 4 * 64 * 256 * 4)
 
 
-def test_sum_stays_that_others_read_or_that_is_a_bias_or_before_a_norm_made_of_several_nodes() -> None:
+def test_sum_stays_that_others_read_or_that_is_a_bias() -> None:
     assert [w.op for w in as_run(norm(readers=2))] == ["Add", "LayerNormalization"]
     assert [w.op for w in as_run(norm(bytes_read=4 * 64 * 256 * 4 + 1024))] == ["Add", "LayerNormalization"]
+
+
+def test_norm_of_several_nodes_takes_the_sum_that_its_own_nodes_alone_read() -> None:
     pieces = nodes("ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul Add")
-    assert [w.op for w in as_run([norm()[0], *pieces])] == ["Add", "LayerNormalization"]
+    (kernel,) = as_run([norm(readers=2)[0], *pieces])
+    assert (kernel.op, kernel.nodes) == ("SkipLayerNormalization", 10)
+    assert [w.op for w in as_run([norm(readers=3)[0], *pieces])] == ["Add", "LayerNormalization"]
+
+
+def test_sum_before_a_norm_is_not_its_shift() -> None:
+    pieces = nodes("ReduceMean Sub Pow ReduceMean Add_r Sqrt_r Div Mul")
+    assert [w.op for w in as_run([norm()[0], *pieces])] == ["Add", "ReduceMean", "Sub", "SimplifiedLayerNormalization"]
 
 
 def scores(factor: tuple[int, ...] = (), **changes: int) -> list[Work]:

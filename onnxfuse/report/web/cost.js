@@ -76,8 +76,9 @@ function makeCost(tables) {
   const grid = (work, threads) => work.blocks || Math.max(1, ceilDiv(work.elements, threads * work.vector));
 
   function instructions(work) {
-    if (!work.parts.length) return [work.flops - work.gemm_flops, work.special];
-    const costs = work.parts.map(([op, elements]) => [scalar(base(op)), elements]);
+    const parts = work.parts.filter(([op]) => !tables.steps.includes(op));
+    if (!parts.length) return [work.flops - work.gemm_flops, work.special];
+    const costs = parts.map(([op, elements]) => [scalar(base(op)), elements]);
     return [sum(costs.map(([cost, n]) => cost.slots * n)), sum(costs.map(([cost, n]) => cost.sfu * n))];
   }
 
@@ -181,8 +182,9 @@ function makeCost(tables) {
     const used = Math.max(1, Math.min(cpu.cores, wanted));
     const node = nodeUs(work, cpu);
     const compute = computeUs(work, cpu) / used;
-    const [level, gbs] = bandwidth(cpu, moved, used);
-    return cpuResult(node, compute, moved / gbs / 1e3, level);
+    const [level, memory] = cpuMemoryUs(cpu, moved, used);
+    const rated = (moved * cpuMemoryUs(cpu, K.RATED_BYTES, 1)[1]) / K.RATED_BYTES / used;
+    return cpuResult(node, compute, memory, level, work.gemm_flops ? 0 : K.EXPOSED * Math.max(0, memory - rated));
   }
 
   function cpuBasic(work, cpu) {
@@ -191,31 +193,51 @@ function makeCost(tables) {
     return cpuResult(0, work.flops / (gflops * cpu.cores * 1e3), (work.bytes_read + work.bytes_written) / (gbs * 1e3), "DRAM");
   }
 
-  function cpuResult(node, compute, memory, level) {
+  function cpuResult(node, compute, memory, level, exposed = 0) {
     const limiter = node > Math.max(compute, memory) ? "node overhead" : compute >= memory ? "compute" : `memory (${level})`;
-    return { total_us: node + Math.max(compute, memory), node_us: node, compute_us: compute, memory_us: memory, limiter };
+    return { total_us: node + Math.max(compute + exposed, memory), node_us: node, compute_us: compute, memory_us: memory, limiter };
   }
 
   const slotsPerNs = (cpu) => Math.floor(cpu.simd_bits / 32) * cpu.fma_units * cpu.clock_ghz;
 
   function nodeUs(work, cpu) {
     if (!work.fused) return cpu.node_us + cpu.operand_us * Math.max(0, work.operands - 2);
-    const setUp = work.kind === "attention" ? K.ATTENTION_SET_UP * cpu.fused_node_us : 0;
+    const setUp = work.kind === "attention" ? cpu.attention_us : 0;
     return cpu.fused_node_us + cpu.fused_operand_us * work.operands + setUp;
   }
 
-  function bandwidth(cpu, bytes, threads) {
-    for (const cache of cpu.caches) {
+  function cpuMemoryUs(cpu, moved, threads) {
+    const levels = cpu.caches.map((cache) => {
       const instances = Math.max(1, Math.floor(threads / Math.max(1, Math.min(cache.shared_by, cpu.cores))));
-      if (bytes <= cache.bytes * instances) return [`L${cache.level}`, cache.gbs * threads];
+      return [`L${cache.level}`, Math.min(1, Math.max(0, 1 + K.CROWDED - moved / (cache.bytes * instances))), cache.gbs * threads];
+    });
+    levels.push(["DRAM", 1, threads === 1 ? cpu.memory_gbs : Math.min(cpu.memory_gbs_all, cpu.memory_gbs * threads)]);
+    let reached = 0, total = 0, most = [-1, ""];
+    for (const [level, hits, gbs] of levels) {
+      const share = Math.max(0, hits - reached);
+      if (share > most[0] || (share === most[0] && level > most[1])) most = [share, level];
+      total += (share * moved) / gbs;
+      reached = Math.max(reached, hits);
     }
-    return ["DRAM", threads === 1 ? cpu.memory_gbs : Math.min(cpu.memory_gbs_all, cpu.memory_gbs * threads)];
+    return [most[1], total / 1e3];
+  }
+
+  // What our kernel of that name takes for an element, measured with as many operands or the closest number; null if it is not known.
+  function kernelNs(work, cpu) {
+    for (const name of [work.special ? `${work.name}:special` : work.name, work.name]) {
+      const known = Object.entries(cpu.kernel_rates)
+        .map(([key, ns]) => [key.slice(0, key.lastIndexOf("/")), Number(key.slice(key.lastIndexOf("/") + 1)), ns])
+        .filter(([kernel]) => kernel === name)
+        .sort((a, b) => Math.abs(a[1] - work.operands) - Math.abs(b[1] - work.operands) || a[1] - b[1]);
+      if (known.length) return known[0][2];
+    }
+    return null;
   }
 
   function elementNs(op, cpu, fused) {
     if (fused) {
       const plain = tables.plain[op] || op;
-      return cpu.fused_rates[plain] ?? scalar(plain).vector_slots / slotsPerNs(cpu);
+      return cpu.fused_rates[plain] ?? scalar(plain).vector_slots / (slotsPerNs(cpu) * cpu.generated_efficiency);
     }
     const known = cpu.rates[op] ?? cpu.rates[base(op)];
     if (known !== undefined) return known;
@@ -223,8 +245,12 @@ function makeCost(tables) {
   }
 
   function computeUs(work, cpu) {
-    if (work.kind === "attention" && work.fused) return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3;
-    const products = work.gemm_flops / (cpu.gemm_rates[work.op] ?? cpu.gemm_gflops);
+    if (work.kind === "attention" && work.fused) {
+      return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3 + work.rows * cpu.attention_row_us;
+    }
+    const measured = work.fused && !work.gemm_flops ? kernelNs(work, cpu) : null;
+    if (measured !== null) return (work.elements * measured) / 1e3;
+    const products = work.gemm_flops / (work.fused ? cpu.gemm_gflops * cpu.linear_efficiency : cpu.gemm_rates[work.op] ?? cpu.gemm_gflops);
     return (products + sum(work.parts.map(([op, elements]) => elements * elementNs(op, cpu, work.fused)))) / 1e3;
   }
 
