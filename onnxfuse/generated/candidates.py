@@ -17,7 +17,7 @@ from onnxfuse.generated.body import body as spell_body
 from onnxfuse.generated.flow import Flow, Merger, flow
 from onnxfuse.generated.primitives import is_integer
 from onnxfuse.generated.region import Region, body, finish
-from onnxfuse.generated.regions import Group, Limits, grow
+from onnxfuse.generated.regions import Group, Limits, grow, row_of
 from onnxfuse.generated.roles import Role, role_of, type_of
 from onnxfuse.generated.sizes import Sizes, find_sizes
 from onnxfuse.graph import Graph, Node, Value
@@ -105,12 +105,8 @@ class Finder:
             return regions
         around = flow(view.graph, chosen)
         roles = self._roles_in(view.graph, around, barred, regions.apart)
-        seen: set[frozenset[Node]] = set()
-        for limits in self._ways(regions):
-            for region in self._grown(around, roles, limits, regions.apart):
-                if (nodes := frozenset(region.nodes)) not in seen:
-                    seen.add(nodes)
-                    regions.found.append(_candidate(view, region))
+        for whole in self._grown(around, roles, Limits(self.most_nodes, reduce=FUSED_REDUCTION.name in self.generators), regions.apart):
+            regions.found += [_candidate(view, region) for region in (whole, *self._parts(around, whole)) if self._is_wanted(region)]
         if FUSED_SIZES.name in self.generators and self.on_cpu and view.graph.inputs:
             sizes = [s for s in find_sizes(around, self.most_nodes) if len(s.region) > 1 and barred.isdisjoint(s.region)]
             regions.found += [_sized(view, s) for s in sizes]
@@ -118,14 +114,16 @@ class Finder:
                 regions.apart.pop(node, None)
         return regions
 
-    def _ways(self, regions: Regions) -> Iterator[Limits]:
-        """As large as they get; then, each within one of those, such that nothing is computed more often; and without rows."""
-        reduce = FUSED_REDUCTION.name in self.generators
-        yield Limits(self.most_nodes, reduce=reduce)
-        home = {node: i for i, c in enumerate(regions.found) for node in c.region}
-        yield Limits(self.most_nodes, same=True, reduce=reduce, home=lambda node: home.get(node, node))
-        if reduce and FUSED_ELEMENTWISE.name in self.generators:
-            yield Limits(self.most_nodes, reduce=False, home=lambda node: home.get(node, node))
+    def _parts(self, around: Flow, whole: Region) -> list[Region]:
+        """What the region can be cut into: such that nothing is computed more often than it was, and without rows."""
+        smaller = any(role.shape not in (whole.shape, row_of(whole.shape, whole.axes)) for role in whole.roles.values())
+        ways = [Limits(self.most_nodes, same=True)] * smaller + [Limits(self.most_nodes, reduce=False)] * bool(whole.axes)
+        roles = {node: whole.roles[node] for node in whole.nodes}
+        found = {region.nodes: region for limits in ways for region in self._grown(around, roles, limits, {})}
+        return [region for nodes, region in found.items() if nodes != whole.nodes]
+
+    def _is_wanted(self, region: Region) -> bool:
+        return (FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE).name in self.generators
 
     def _roles_in(self, graph: Graph, around: Flow, barred: frozenset[Node], apart: dict[Node, str]) -> dict[Node, Role]:
         if graph not in self._roles:
@@ -166,7 +164,7 @@ class Finder:
         for region in regions:
             for node in region.nodes:
                 apart.pop(node, None)
-        return [r for r in regions if r.program.is_reduction or FUSED_ELEMENTWISE.name in self.generators]
+        return regions
 
 
 def _candidate(view: View, region: Region) -> Candidate:
@@ -185,7 +183,7 @@ def _sized(view: View, sizes: Sizes) -> Candidate:
     attributes = {"program": sizes.program.text}
     operands: tuple[Operand, ...] = sizes.inputs
     if len(sizes.program.inputs) > len(operands):
-        operands = (*operands, NewConstant(np.arange(length or 0).reshape((-1,) if length is not None else ()), view.graph.inputs[0]))
+        operands = (*operands, NewConstant(np.array(0) if length is None else np.arange(length), view.graph.inputs[0]))
     call = Call(DOMAIN, op.name, operands, attributes, (None, *sizes.outputs[1:]), op)
     spelled = spell_body(sizes.program, domain=DOMAIN, name="", opset=view.graph.opset, formal=tuple(op.attributes))
     written = Written(spelled, () if length is None else (length,), frozenset(), sizes.free, frozenset(sizes.inputs))

@@ -83,8 +83,10 @@ class Merger:
         found = self._merged.get(block)
         if found is None:
             found = self._merged[block] = Merged(list(block.values), block.first, block.last)
-        while found in self._above:
-            found = self._above[found]
+        if found in self._above:
+            while found in self._above:
+                found = self._above[found]
+            self._merged[block] = found
         return found
 
     def readers(self, value: Value) -> list[Merged]:

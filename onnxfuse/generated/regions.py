@@ -7,7 +7,7 @@ common shape; and if no way leads from it through other nodes back into the grou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from onnxfuse.generated.flow import Flow, Merged, Merger
@@ -16,8 +16,7 @@ from onnxfuse.graph import Node, Value
 
 MOST_INPUTS, MOST_OUTPUTS = 32, 16  # of one generated operator
 FEW = 8  # nodes that are never over these limits
-
-Home = Callable[[Node], object]
+TRIES = 4  # readers that a node tries to join: a mask that every layer reads would look through the whole graph for each
 
 
 @dataclass(eq=False)
@@ -49,13 +48,12 @@ def fits_into(small: Shape, large: Shape) -> bool:
 class Limits:
     """How far groups grow. same: only what has the group's own shape joins, so that nothing is computed more often than it was.
 
-    reduce: rows may be reduced. home: nodes of one group have one home.
+    reduce: rows may be reduced.
     """
 
     most_nodes: int
     same: bool = False
     reduce: bool = True
-    home: Home = bool
 
 
 def grow(flow: Flow, roles: Mapping[Node, Role], limits: Limits) -> list[Group]:
@@ -77,7 +75,7 @@ class _Grower:
         """Let the node join the groups that read it, or start one."""
         block = self.merger.of(self.flow.blocks[node])
         made = self._start(node, role, block)
-        for group in [g for g in map(self.groups.get, self._readers(node)) if g is not None]:
+        for group in [g for g in map(self.groups.get, self._readers(node)) if g is not None][:TRIES]:
             if group is not made and self._may_join(node, role, made, group):
                 made = self._join(made, group)
         self.groups[made.block] = made
@@ -86,17 +84,17 @@ class _Grower:
         """Let groups join that read each other: one may have become a reduction after the other was left alone for want of it."""
         for group in sorted(self.groups.values(), key=lambda group: -group.block.first):
             for node in list(group.members) if self.groups.get(group.block) is group else ():
-                for other in [g for g in map(self.groups.get, self._readers(node)) if g is not None]:
-                    if other is not group and self._may_unite(node, group, other):
+                for other in [g for g in map(self.groups.get, self._readers(node)) if g is not None][:TRIES]:
+                    if other is not group and self._may_unite(group, other):
                         group = self._join(group, other)
                         self.groups[group.block] = group
 
-    def _may_unite(self, node: Node, one: Group, other: Group) -> bool:
+    def _may_unite(self, one: Group, other: Group) -> bool:
         if len(one.members) + len(other.members) > self.limits.most_nodes:
             return False
         in_line = one.shape == other.shape and (one.axes == other.axes or 0 in (one.axes, other.axes))
         of_rows = (other.axes and not one.axes and one.shape == other.row) or (one.axes and not other.axes and other.shape == one.row)
-        if not (in_line or of_rows) or not self._is_at_home(node, other) or not self._is_bounded([*one.members, *other.members]):
+        if not (in_line or of_rows) or not self._is_bounded([*one.members, *other.members]):
             return False
         return not self.merger.waits([one.block, other.block])
 
@@ -118,14 +116,11 @@ class _Grower:
 
     def _may_join(self, node: Node, role: Role, made: Group, group: Group) -> bool:
         """made: what the node is in by now."""
-        if len(made.members) + len(group.members) > self.limits.most_nodes or not self._is_at_home(node, group):
+        if len(made.members) + len(group.members) > self.limits.most_nodes:
             return False
         if not self._is_in_line(node, role, made, group) or not self._is_bounded([*made.members, *group.members]):
             return False
         return not self.merger.waits([made.block, group.block])
-
-    def _is_at_home(self, node: Node, group: Group) -> bool:
-        return self.limits.home(node) == self.limits.home(next(iter(group.members)))
 
     def _is_in_line(self, node: Node, role: Role, made: Group, group: Group) -> bool:
         """Whether all that either makes can be computed at one shape, and what others read has that shape or a row's."""
