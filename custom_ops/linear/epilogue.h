@@ -25,44 +25,63 @@ ONNXFUSE_INLINE Vec Activate(Vec v, Vec a, Vec b) {
   return v;
 }
 
-// Rows [row, row + rows) and columns [col, col + cols) of the result from sums[rows][stride].
-template <typename T, Activation kActivation>
-void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
-              int64_t cols) {
-  const Vec alpha = Set(args.alpha), a = Set(args.a), b = Set(args.b);
-  for (int64_t r = 0; r < rows; ++r, sums += stride) {
-    const int64_t at = (row + r) * args.cols + col;
+// v = f(v) for [rows, cols] floats, rows `stride` apart.
+template <Activation kActivation>
+void ActivateAll(float* v, int64_t stride, int64_t rows, int64_t cols, float a, float b) {
+  for (int64_t r = 0; r < rows; ++r, v += stride) {
     ForEachVec(cols, [&](int64_t i, int lanes) {
-      Vec v = LoadN(sums + i, lanes) * alpha;
-      if (args.bias != nullptr) v = v + LoadN(args.bias + col + i, lanes);
-      const Vec residual = args.residual != nullptr ? LoadN(args.residual + at + i, lanes) : Zero();
-      if (!args.is_residual_last) v = v + residual;
-      v = Activate<kActivation>(v, a, b);
-      StoreN(args.y + at + i, args.is_residual_last ? v + residual : v, lanes);
+      StoreN(v + i, Activate<kActivation>(LoadN(v + i, lanes), Set(a), Set(b)), lanes);
     });
   }
 }
 
-template <typename T>
-using Finisher = void (*)(const LinearArgs<T>&, const float*, int64_t, int64_t, int64_t, int64_t, int64_t);
+using Activator = void (*)(float* v, int64_t stride, int64_t rows, int64_t cols, float a, float b);
 
-template <typename T>
-Finisher<T> FinisherOf(Activation activation) {
+// Null for none.
+ONNXFUSE_INLINE Activator ActivatorOf(Activation activation) {
   switch (activation) {
-    case Activation::kNone: return &FinishAs<T, Activation::kNone>;
-    case Activation::kRelu: return &FinishAs<T, Activation::kRelu>;
-    case Activation::kLeakyRelu: return &FinishAs<T, Activation::kLeakyRelu>;
-    case Activation::kClip: return &FinishAs<T, Activation::kClip>;
-    case Activation::kGelu: return &FinishAs<T, Activation::kGelu>;
-    case Activation::kGeluTanh: return &FinishAs<T, Activation::kGeluTanh>;
-    case Activation::kSilu: return &FinishAs<T, Activation::kSilu>;
-    case Activation::kSigmoid: return &FinishAs<T, Activation::kSigmoid>;
-    case Activation::kTanh: return &FinishAs<T, Activation::kTanh>;
-    case Activation::kHardSwish: return &FinishAs<T, Activation::kHardSwish>;
-    case Activation::kSquaredRelu: return &FinishAs<T, Activation::kSquaredRelu>;
-    case Activation::kHardSigmoid: return &FinishAs<T, Activation::kHardSigmoid>;
+    case Activation::kNone: return nullptr;
+    case Activation::kRelu: return &ActivateAll<Activation::kRelu>;
+    case Activation::kLeakyRelu: return &ActivateAll<Activation::kLeakyRelu>;
+    case Activation::kClip: return &ActivateAll<Activation::kClip>;
+    case Activation::kGelu: return &ActivateAll<Activation::kGelu>;
+    case Activation::kGeluTanh: return &ActivateAll<Activation::kGeluTanh>;
+    case Activation::kSilu: return &ActivateAll<Activation::kSilu>;
+    case Activation::kSigmoid: return &ActivateAll<Activation::kSigmoid>;
+    case Activation::kTanh: return &ActivateAll<Activation::kTanh>;
+    case Activation::kHardSwish: return &ActivateAll<Activation::kHardSwish>;
+    case Activation::kSquaredRelu: return &ActivateAll<Activation::kSquaredRelu>;
+    case Activation::kHardSigmoid: return &ActivateAll<Activation::kHardSigmoid>;
   }
   return nullptr;
+}
+
+// Rows [row, row + rows) and columns [col, col + cols) of the result from sums[rows][stride], which are overwritten.
+template <typename T>
+void Finish(const LinearArgs<T>& args, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
+            int64_t cols) {
+  const Activator activate = ActivatorOf(args.activation);
+  const T* early = args.is_residual_last ? nullptr : args.residual;
+  const T* late = args.is_residual_last ? args.residual : nullptr;
+  const Vec alpha = Set(args.alpha);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * args.cols + col;
+    ForEachVec(cols, [&](int64_t i, int lanes) {
+      Vec v = LoadN(sums + r * stride + i, lanes) * alpha;
+      if (args.bias != nullptr) v = v + LoadN(args.bias + col + i, lanes);
+      if (early != nullptr) v = v + LoadN(early + at + i, lanes);
+      StoreN(sums + r * stride + i, v, lanes);
+    });
+  }
+  if (activate != nullptr) activate(sums, stride, rows, cols, args.a, args.b);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * args.cols + col;
+    ForEachVec(cols, [&](int64_t i, int lanes) {
+      Vec v = LoadN(sums + r * stride + i, lanes);
+      if (late != nullptr) v = v + LoadN(late + at + i, lanes);
+      StoreN(args.y + at + i, v, lanes);
+    });
+  }
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

@@ -17,18 +17,18 @@ struct FewRows {
   int64_t depth;  // padded
 };
 
-// sums[r][c] += x w for kSteps steps of the depth (of which `steps` are there) and columns [0, cols).
-template <int kRows, typename T>
-ONNXFUSE_INLINE void AddSteps(const float* x, const T* weight, int64_t stride, int steps, int64_t cols, float* sums) {
+// sums[r][c] += x w for kCount steps of the depth and columns [0, cols).
+template <int kRows, int kCount, typename T>
+ONNXFUSE_INLINE void AddSteps(const float* x, const T* weight, int64_t stride, int64_t cols, float* sums) {
   ForEachVec(cols, [&](int64_t c, int lanes) {
-    Vec w[kSteps];
+    Vec w[kCount];
 #pragma GCC unroll 8
-    for (int i = 0; i < kSteps; ++i) w[i] = i < steps ? LoadN(weight + i * stride + c, lanes) : Zero();
+    for (int i = 0; i < kCount; ++i) w[i] = LoadN(weight + i * stride + c, lanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       Vec sum = LoadN(sums + r * cols + c, lanes);
 #pragma GCC unroll 8
-      for (int i = 0; i < kSteps; ++i) sum = Fma(Set(x[r * kSteps + i]), w[i], sum);
+      for (int i = 0; i < kCount; ++i) sum = Fma(Set(x[r * kSteps + i]), w[i], sum);
       StoreN(sums + r * cols + c, sum, lanes);
     }
   });
@@ -38,15 +38,12 @@ ONNXFUSE_INLINE void AddSteps(const float* x, const T* weight, int64_t stride, i
 template <int kRows, typename T>
 void SumColumns(const LinearArgs<T>& a, const FewRows& rows, int64_t col, int64_t cols, float* sums) {
   for (int64_t i = 0; i < kRows * cols; ++i) sums[i] = 0;
-  for (int64_t k = 0; k < a.depth; k += kSteps) {
-    const T* weight = a.weight + k * a.cols + col;
-    const float* x = rows.x + k * kRows;
-    if (k + kSteps <= a.depth) {
-      AddSteps<kRows>(x, weight, a.cols, kSteps, cols, sums);
-    } else {
-      AddSteps<kRows>(x, weight, a.cols, static_cast<int>(a.depth - k), cols, sums);
-    }
-  }
+  const T* weight = a.weight + col;
+  int64_t k = 0;
+  for (; k + kSteps <= a.depth; k += kSteps)
+    AddSteps<kRows, kSteps>(rows.x + k * kRows, weight + k * a.cols, a.cols, cols, sums);
+  const float* x = rows.x + k * kRows;  // of the steps that are left over
+  for (int64_t i = 0; k + i < a.depth; ++i) AddSteps<kRows, 1>(x + i, weight + (k + i) * a.cols, a.cols, cols, sums);
 }
 
 // The same where weights of one column lie side by side, kColumns of them at a time.
@@ -75,7 +72,7 @@ ONNXFUSE_INLINE void SumDots(const LinearArgs<T>& a, const FewRows& rows, int64_
 
 template <int kRows, typename T>
 void SumTransposed(const LinearArgs<T>& a, const FewRows& rows, int64_t col, int64_t cols, float* sums) {
-  constexpr int kColumns = kRows <= 2 ? 4 : kVectorRegisters == 32 ? 2 : 1;
+  constexpr int kColumns = kRows == 1 ? 4 : kVectorRegisters == 32 ? 2 : 1;
   int64_t c = 0;
   for (; c + kColumns <= cols; c += kColumns) SumDots<kRows, kColumns>(a, rows, col + c, sums + c, cols);
   for (; c < cols; ++c) SumDots<kRows, 1>(a, rows, col + c, sums + c, cols);
@@ -83,7 +80,6 @@ void SumTransposed(const LinearArgs<T>& a, const FewRows& rows, int64_t col, int
 
 template <int kRows, typename T>
 void RunFewRows(const LinearArgs<T>& a, const FewRows& rows, const ParallelFor& parallel) {
-  const Finisher<T> finish = FinisherOf<T>(a.activation);
   constexpr int64_t kMostCols = kSumFloats / kRows;
   constexpr int64_t kStep = 4 * kLanes;  // whole cache lines
   const int64_t wanted = CeilDiv(CeilDiv(a.cols, 2 * parallel.threads), kStep) * kStep;
@@ -98,7 +94,7 @@ void RunFewRows(const LinearArgs<T>& a, const FewRows& rows, const ParallelFor& 
       } else {
         SumColumns<kRows>(a, rows, col, count, sums);
       }
-      finish(a, sums, count, 0, a.rows, col, count);
+      Finish(a, sums, count, 0, a.rows, col, count);
     }
   });
 }
@@ -132,8 +128,6 @@ void FewRowsLinear(LinearArgs<T> a, const ParallelFor& parallel) {
     a.rows = Least(left, kFewRows);
     if (a.rows == 1) {
       FewRowsOf<1>(a, parallel);
-    } else if (a.rows == 2) {
-      FewRowsOf<2>(a, parallel);
     } else if (a.rows <= 4) {
       FewRowsOf<4>(a, parallel);
     } else {

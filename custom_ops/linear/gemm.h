@@ -24,7 +24,7 @@ template <typename T>
 class GemmRunner {
  public:
   ONNXFUSE_INLINE GemmRunner(const LinearArgs<T>& args, const T* weights, const Rows& rows)
-      : a_(args), weights_(weights), rows_(rows), finish_(FinisherOf<T>(args.activation)) {
+      : a_(args), weights_(weights), rows_(rows) {
     slices_ = CeilDiv(a_.depth, kMostDepth);
     slice_ = CeilDiv(a_.depth, slices_);
   }
@@ -63,7 +63,7 @@ class GemmRunner {
       Multiply<kThird>(x, weights, depth, start, to);
     }
     const int64_t col = panel * kPanel;
-    if (is_last) finish_(a_, sums, kPanel, rows_.first + tile * kTileRows, rows, col, Least(kPanel, a_.cols - col));
+    if (is_last) Finish(a_, sums, kPanel, rows_.first + tile * kTileRows, rows, col, Least(kPanel, a_.cols - col));
   }
 
   // to = start, or 0 where that is null, + x w.
@@ -87,7 +87,6 @@ class GemmRunner {
   const LinearArgs<T>& a_;
   const T* const weights_;
   const Rows& rows_;
-  const Finisher<T> finish_;
   int64_t slices_, slice_;
 };
 
