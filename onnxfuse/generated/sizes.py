@@ -30,7 +30,7 @@ PRIMITIVE = {"+": "Add", "*": "Mul", "//": "Div", "max": "Max", "min": "Min"}
 class Sizes:
     """Values of one length and type, what computes them now, and the program that does from now on.
 
-    removed: nodes that nobody needs any more. region: those and others on the way, without the Shapes they start from.
+    removed: nodes that nobody needs any more. region: those and others on the way, without the Shapes and the like that they start from.
     free: those that ONNX Runtime makes a constant of for a Reshape.
     inputs: graph inputs whose sizes are read. length: None for values of rank 0; else the program's last input counts up to it.
     """
@@ -82,6 +82,11 @@ def _computes_sizes(node: Node) -> bool:
     return not node.subgraphs and node.op != "Constant" and made is not None and made.elements is not None
 
 
+def _is_source(node: Node) -> bool:
+    """Whether sizes start here, as at a Shape: from something that is none itself."""
+    return any(v is not None and v.elements is None and not v.is_constant for v in node.inputs)
+
+
 def _sources(graph: Graph) -> dict[str, tuple[Value, int]]:
     """For each symbol the graph input, and its axis, that says what it stands for; the smallest tensor that does."""
     found: dict[str, tuple[Value, int]] = {}
@@ -97,7 +102,7 @@ def _wanted(flow: Flow, known: Collection[Node], sources: Mapping[str, tuple[Val
     """The values that others than these nodes read and that can be worked out, by type and length."""
     inside = {flow.blocks[node] for node in known}
     found: dict[tuple[str, int | None], list[Value]] = defaultdict(list)
-    for value in (v for node in flow.blocks if node in known and node.op != "Shape" for v in node.outputs if v is not None):
+    for value in (v for node in flow.blocks if node in known and not _is_source(node) for v in node.outputs if v is not None):
         read = is_held(value) or not inside.issuperset(flow.readers.get(value, ()))
         if read and value.dtype in SIZE_TYPES and len(value.elements or ()) <= LONGEST and _is_spelled(value, sources):
             found[SIZE_TYPES[value.dtype], value.shape[0] if value.shape else None].append(value)  # type: ignore[index]  # known
@@ -116,12 +121,12 @@ def _is_spelled(value: Value, sources: Mapping[str, tuple[Value, int]]) -> bool:
 
 
 def _cone(value: Value, known: frozenset[Node]) -> set[Node]:
-    """What computes the value now, up to the Shapes that it starts from."""
+    """What computes the value now, up to the Shapes and the like that it starts from."""
     found: set[Node] = set()
     todo = [value.producer]
     while todo:
         node = todo.pop()
-        if node is not None and node not in found and node in known and node.op != "Shape":
+        if node is not None and node not in found and node in known and not _is_source(node):
             found.add(node)
             todo += [v.producer for v in node.inputs if v is not None]
     return found

@@ -175,3 +175,10 @@ def test_a_size_that_no_input_tells_stays() -> None:
     }"""
     model, _ = generate(text)
     assert programs(model) == []
+
+
+def test_sizes_may_start_from_another_operator_than_a_shape() -> None:
+    text = "g (float[n,4] x) => (float[n,4] z, int64 y) <int64 two = {2}> { z = Exp(x) s = Size(z) m = Mul(s, two) y = Neg(m) }"
+    model, report = generate(text)
+    assert kept(model) == ["Exp"]
+    assert "Dim(x0, 0)" in programs(model)[0]
