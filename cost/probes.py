@@ -63,7 +63,7 @@ PROBES: dict[str, Probe] = {
     "MaxPool": Probe("MaxPool", (1, 8, 64, 64), attributes={"kernel_shape": (2, 2), "strides": (2, 2)}, chained=False),
     "AveragePool": Probe("AveragePool", (1, 8, 64, 64), attributes={"kernel_shape": (2, 2), "strides": (2, 2)}, chained=False),
     BROADCAST_STEP: Probe("Add", (STRETCHES, 8), (np.zeros(8, np.float32),)),
-    ROW_STEP: Probe("Softmax", (STRETCHES, 8)),
+    ROW_STEP: Probe("Softmax", (STRETCHES // 2, 16)),
     "Conv:depthwise": Probe("Conv", (1, 16, 64, 32), (np.ones((16, 1, 3, 3), np.float32),), {"group": 16, "pads": (1, 1, 1, 1)}),
 }
 
@@ -71,7 +71,7 @@ PROBES: dict[str, Probe] = {
 APPLIED = {
     "Transpose": prod(HEADS[:3]),
     BROADCAST_STEP: STRETCHES,
-    ROW_STEP: STRETCHES,
+    ROW_STEP: STRETCHES // 2,
     "Concat": ROWS * (COLUMNS + 128),
     "Slice": ROWS * COLUMNS,
     "Expand": ROWS * COLUMNS,

@@ -31,7 +31,7 @@ class Tally(Protocol):
 
 
 class Bonus(Protocol):
-    """members: those that can save something together. worth: no less than what one of them can add."""
+    """members: those that save something together, or less. worth: no less than what one of them can add, where that is above 0."""
 
     @property
     def members(self) -> frozenset[int]: ...
@@ -64,6 +64,43 @@ class Once:
 
     def tally(self) -> Tally:
         return _OnceTally(self.worth, self.members)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What two members save together beyond what each counts for itself; below 0 where both count the same.
+
+    So it is where they share out nodes that the runtime makes one kernel of: that kernel goes once.
+    """
+
+    worth: float
+    members: frozenset[int]
+
+    def tally(self) -> Tally:
+        return _ApartTally(self.worth)
+
+
+class _ApartTally:
+    def __init__(self, worth: float) -> None:
+        self.worth, self.taken = worth, 0
+
+    def added(self, i: int) -> float:
+        return self.worth if self.taken else 0.0
+
+    def hope(self, i: int) -> float:
+        return self.worth if self.taken else 0.0
+
+    def part(self) -> float:
+        return self.worth / 2 if self.taken == 2 else 0.0
+
+    def take(self, i: int) -> None:
+        self.taken += 1
+
+    def drop(self, i: int) -> None:
+        self.taken -= 1
+
+    def priced_anew(self) -> Iterable[int]:
+        return ()
 
 
 class _TogetherTally:

@@ -110,8 +110,8 @@ class Recipes:
         free: frozenset[Node] = candidate.written.free if candidate.written is not None else frozenset()
         touched = gone.union(*(self.merged.get(node, ()) for node in gone)) - free
         return Recipe(
-            self._in_order(candidate.view.graph, touched),
-            self._in_order(candidate.view.graph, touched - gone),
+            self.kernels(candidate.view.graph, touched),
+            self.kernels(candidate.view.graph, touched - gone),
             self._parts(candidate),
             tuple(self.made(made) for made in helpers(call.operands)),
             self._fused(candidate),
@@ -137,7 +137,8 @@ class Recipes:
             self._places[graph] = {node: place for place, node in enumerate(close_order(graph))}
         return self._places[graph]
 
-    def _in_order(self, graph: Graph, nodes: Collection[Node]) -> tuple[Kernel, ...]:
+    def kernels(self, graph: Graph, nodes: Collection[Node]) -> tuple[Kernel, ...]:
+        """These nodes in the order in which the runtime runs them."""
         places = self._placed(graph)
         return tuple(kernel for n in sorted(nodes, key=places.__getitem__) if (kernel := self.node(n)) is not None)
 
@@ -145,7 +146,7 @@ class Recipes:
         """What the fused operator computes: the nodes it replaces; one made for its place computes all at one shape."""
         written = candidate.written
         if written is None:
-            return self._in_order(candidate.view.graph, candidate.removed)
+            return self.kernels(candidate.view.graph, candidate.removed)
         return tuple(self._spread(node, written) for node in candidate.region if node not in written.views)
 
     def _spread(self, node: Node, written: Written) -> Kernel:

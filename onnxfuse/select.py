@@ -85,7 +85,7 @@ class _Problem:
     def told(self, i: int, taken: Choice) -> Candidate:
         """The candidate, its decision with what it saves together with others of those that are taken."""
         candidate, shared = self.found[i], sum(t.part() for t in taken.tallies(i))
-        if shared <= NOISE:
+        if abs(shared) <= NOISE:
             return candidate
         decision = replace(candidate.decision, numbers={**candidate.decision.numbers, "shared": shared})
         if self.worth[i] <= 0:
@@ -100,7 +100,7 @@ class _Problem:
 
     def most(self, i: int) -> float:
         """No less than what `i` can add to any set."""
-        return self.worth[i] + sum(self.bonuses[place].worth for place in self.links.get(i, ()))
+        return self.worth[i] + sum(max(0.0, self.bonuses[place].worth) for place in self.links.get(i, ()))
 
     def rank(self, i: int) -> tuple[float, int, int, str]:
         """An order of candidates that does not depend on the one they were found in."""

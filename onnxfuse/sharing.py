@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 
-from onnxfuse.bonus import Bonus, Once, Together
+from onnxfuse.bonus import Apart, Bonus, Once, Together
 from onnxfuse.candidate import Candidate
 from onnxfuse.graph import Graph, Node, Value
 from onnxfuse.pricing import Pricer
@@ -13,6 +15,7 @@ from onnxfuse.recipe import Recipes
 from onnxfuse.rule import Made
 from onnxfuse.vanishing import helpers, needed, vanished
 
+NOTHING = 1e-9  # microseconds: differences below it are rounding
 Needs = frozenset[frozenset[int]]
 
 
@@ -26,6 +29,7 @@ def bonuses(found: Sequence[Candidate], recipes: Recipes, pricers: Mapping[Graph
         members = {i: found[i] for i in positions}
         made += _together(graph, members, recipes, pricers[graph])
         made += _once(members, recipes, pricers[graph])
+        made += _apart(graph, members, recipes, pricers[graph])
     return made
 
 
@@ -83,6 +87,40 @@ def _once(members: Mapping[int, Candidate], recipes: Recipes, pricer: Pricer) ->
         work = pricer.work(recipes.made(made)) if len(positions) > 1 else None
         if work is not None and (saved := pricer.model.time_us(work)) > 0:
             yield Once(saved, frozenset(positions))
+
+
+def _apart(graph: Graph, members: Mapping[int, Candidate], recipes: Recipes, pricer: Pricer) -> Iterator[Bonus]:
+    """Pairs that each take a part of what the runtime makes one kernel of: both count that the kernel goes."""
+    takers: dict[frozenset[Node], dict[int, frozenset[Node]]] = defaultdict(dict)
+    for i, candidate in members.items():
+        gone = vanished([candidate])
+        for group in {recipes.merged[node] for node in gone if node in recipes.merged}:
+            takers[group][i] = group & gone
+    worth: dict[frozenset[int], float] = defaultdict(float)
+    for group, parts in takers.items():
+        times = _Times(graph, recipes, pricer)
+        for (i, one), (j, two) in combinations(parts.items(), 2):
+            if not one & two:
+                worth[frozenset((i, j))] += times.of(group - one) + times.of(group - two) - times.of(group) - times.of(group - one - two)
+    for pair, saved in worth.items():
+        if abs(saved) > NOTHING:
+            yield Apart(saved, pair)
+
+
+@dataclass
+class _Times:
+    """Microseconds of nodes of one graph as the runtime runs them, by themselves."""
+
+    graph: Graph
+    recipes: Recipes
+    pricer: Pricer
+    known: dict[frozenset[Node], float] = field(default_factory=dict)
+
+    def of(self, nodes: frozenset[Node]) -> float:
+        if nodes not in self.known:
+            works = self.pricer.works(self.recipes.kernels(self.graph, nodes))
+            self.known[nodes] = self.pricer.model.times(self.pricer.model.as_run(works))["total_us"]
+        return self.known[nodes]
 
 
 def _time_us(node: Node, recipes: Recipes, pricer: Pricer) -> float:

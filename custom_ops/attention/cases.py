@@ -103,7 +103,14 @@ CASES = [
     Case({**GROUPED, **PAST}, outputs=("y", "present_key")),
 ]
 
-TIMED = [Case(dict.fromkeys(("q", "k", "v"), (1, 4, length, 64)), outputs=("y",)) for length in (16, 128, 512)]
+TIMED = [  # as between the projections of a model
+    masked(
+        Case(dict.fromkeys(("q", "k", "v"), (1, length, 256)), {**IN_ROWS, "q_num_heads": 4, "kv_num_heads": 4}, outputs=("y",)),
+        (1, 1, 1, length),
+        "float",
+    )
+    for length in (16, 128, 512)
+]
 
 REFUSED = [
     Refusal("k must be given where packed is", {"q": (1, 2, 3, 4), "v": (1, 2, 3, 4)}),
