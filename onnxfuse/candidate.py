@@ -306,7 +306,7 @@ def _needed(outputs: tuple[Value | None, ...], removed: frozenset[Node], inputs:
 def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Sequence[Value | None], root: Value) -> None:
     """Raise Decline when something that costs would be computed twice, or when nothing is gained."""
     twice = [n for n in region if n not in removed and n.op not in CHEAP]
-    for value, reader in _read_outside(region, outputs) if twice else ():
+    for value, reader in (*_read_outside(twice, outputs, region), *_read_outside(region, outputs, region)) if twice else ():
         raise Decline(f"'{value.name}' ({value.producer.op if value.producer else ''}) must be read by nobody else; {reader} reads it too")
     if twice:
         raise Decline(f"'{twice[0].label}' ({twice[0].op}) must be read by nobody else")
@@ -314,9 +314,9 @@ def _check_kept(region: Sequence[Node], removed: frozenset[Node], outputs: Seque
         raise Decline(f"the node '{root.producer.label if root.producer else root.name}' must vanish")
 
 
-def _read_outside(region: Sequence[Node], outputs: Sequence[Value | None]) -> Iterator[tuple[Value, str]]:
-    """Values of the region, less its outputs, that somebody outside of it reads, and who."""
-    for value in [v for n in region for v in n.outputs if v is not None and v not in outputs]:
+def _read_outside(nodes: Sequence[Node], outputs: Sequence[Value | None], region: Sequence[Node]) -> Iterator[tuple[Value, str]]:
+    """Values that these nodes of the region make, less its outputs, that somebody outside of it reads, and who."""
+    for value in [v for n in nodes for v in n.outputs if v is not None and v not in outputs]:
         if value.is_output:
             yield value, "the graph's output"
         for reader in (*value.users, *value.captured):

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onnxfuse.graph import Value
-from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined
-from onnxfuse.rule import Decline, Match
+from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined, permutation
+from onnxfuse.rule import Decline, Made, Match
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term, product_of
 
@@ -23,7 +23,7 @@ Shape = tuple[Dim, ...]
 class Heads:
     """One operand: `value` lies as `layout` says ("BHSD", "BSHD", "BSE", "BHDS"), with `heads` heads of its own."""
 
-    value: Value
+    value: Value | Made
     layout: str
     batch: Dim
     heads: Dim
@@ -45,9 +45,37 @@ def operand(match: Match, term: Term, name: str, *, transposed: bool = False, pa
         found = _through_view(match, factor, parts[0][0], name, transposed, past)
         if found is not None:
             return found
+    if (turned := _turned(match, term, transposed)) is not None:
+        return turned
     if past and term.op == "Concat" and not transposed and (whole := _with_past(match, term, name)) is not None:
         return whole
     return _as_it_is(match, term, name, transposed)
+
+
+def is_read_elsewhere(match: Match, term: Term) -> bool:
+    """Whether a value holds the term that more than one node reads."""
+    return any(len(v.users) > 1 for v in match.view.values.get(term, ()) if v.producer is not None)
+
+
+def _turned(match: Match, term: Term, transposed: bool) -> Heads | None:
+    """From a value whose axes stand in an order that no op takes: a Transpose in front brings them into one."""
+    factor, parts = product_of(term)
+    view = parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else term
+    source = match.view.algebra.scale(view.args[0], factor) if view.op == "View" else term
+    value = next((v for v in match.view.values.get(source, ()) if match.is_before(v) and v.rank in (3, 4)), None)
+    if value is None or value.shape is None or (view.op == "View" and view.attributes["layout"].base != value.shape):
+        return None
+    order = permutation(view.attributes["layout"] if view.op == "View" else identity(value.shape))
+    if order is None or len(order) != value.rank:
+        return None
+    order = (*order[:-2], order[-1], order[-2]) if transposed else order
+    shape = tuple(value.shape[i] for i in order)
+    if order == tuple(range(len(order))):
+        return None
+    made = Made("Transpose", (value,), value.dtype, shape, (("perm", order),))
+    if len(shape) == 3:
+        return Heads(made, "BSE", shape[0], 1, shape[1], shape[2])
+    return Heads(made, "BHSD", shape[0], shape[1], shape[2], shape[3])
 
 
 def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
@@ -66,12 +94,17 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
     return Heads(value, "BHSD", batch, heads, seq, dim)
 
 
-def multiple(match: Match, term: Term, name: str, *, transposed: bool = False, past: bool = False) -> tuple[Heads, float]:
+def multiple(
+    match: Match, term: Term, name: str, *, transposed: bool = False, past: bool = False, read: bool = False
+) -> tuple[Heads, float]:
     """(operand, factor) with `factor * term` held by the operand: 1 if that can be had, else whatever the graph has.
 
-    Raises Decline like `operand`.
+    read: rather a multiple that others read too, and that so must stay. Raises Decline like `operand`.
     """
-    for factor in (f for f in (1.0, *match.view.multiples(term)) if f > 0):
+    factors = [1.0, *match.view.multiples(term)]
+    if read:
+        factors = [f for f in factors if f != 1 and is_read_elsewhere(match, match.view.algebra.scale(term, f))] + [1.0]
+    for factor in (f for f in factors if f > 0):
         try:
             return operand(match, match.view.algebra.scale(term, factor), name, transposed=transposed, past=past), factor
         except Decline as reason:
@@ -150,18 +183,22 @@ def _with_past(match: Match, term: Term, name: str) -> Heads | None:
     return Heads(current.value, current.layout, current.batch, current.heads, current.seq, current.dim, past, present)
 
 
-def result_layout(layout: Layout | None, rank: int | None) -> str:
-    """The layout an attention result is wanted in, from the view of [batch, heads, seq, dim] that the root is.
+def result_layout(layout: Layout | None, rank: int | None) -> tuple[str, tuple[int, ...] | None]:
+    """(the layout an attention result is wanted in, how it is to be transposed afterwards if it is).
 
-    Raises Decline when it is none that ops give.
+    layout: the view of [batch, heads, seq, dim] that the root is. Raises Decline when ops give none that does.
     """
     if layout is None or layout.is_identity:
-        return "BSE" if rank == 3 else "BHSD"
+        return "BSE" if rank == 3 else "BHSD", None
+    if len(layout.base) == 3 and (order := permutation(layout)) is not None:
+        return "BSE", order
     if layout.fixed or len(layout.base) != 4:
         raise Decline("the result must be [batch, heads, seq, dim] or with the heads side by side")
     batch, heads, seq, dim = identity(layout.base).axes
     kinds = {"BSHD": (batch, seq, heads, dim), "BSE": (batch, seq, (*heads, *dim))}  # a view across two axes is not joined
     for kind, axes in kinds.items():
         if layout.axes == axes:
-            return kind
+            return kind, None
+    if (order := permutation(layout)) is not None:
+        return "BHSD", order
     raise Decline("the result must be [batch, heads, seq, dim] or with the heads side by side; it is laid out otherwise")

@@ -390,6 +390,10 @@ def _where(algebra: Algebra, args: Args, attributes: Attributes) -> Term | None:
     condition, yes, no = args
     if condition.op == "Not":
         return algebra.operation("Where", (condition.args[0], no, yes))
+    if no.op == NUMBER and yes.op == "Where" and yes.args[2] is no:  # masked by one, then by another: by both
+        return algebra.operation("Where", (algebra.operation("And", (condition, yes.args[0])), yes.args[1], no))
+    if yes.op == NUMBER and no.op == "Where" and no.args[1] is yes:
+        return algebra.operation("Where", (algebra.operation("Or", (condition, no.args[0])), yes, no.args[2]))
     if condition.op == "IsNaN" and condition.args[0] is no and yes.op == NUMBER and yes.coefficient == 0:
         return algebra.plain("NanToZero", (no,))
     return _softplus_above(condition, yes, no, algebra)

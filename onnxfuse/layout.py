@@ -102,6 +102,16 @@ def expand(layout: Layout, shape: Sequence[Dim]) -> Layout | None:
     return _normal(layout.base, axes, layout.fixed)
 
 
+def permutation(layout: Layout) -> tuple[int, ...] | None:
+    """The order of the base's axes in the view, where the view does no more than reorder them."""
+    whole = identity(layout.base).axes
+    order: list[int] = []
+    for axis in layout.axes:
+        free = (i for i, own in enumerate(whole) if own == axis and i not in order)
+        order.append(next(free, -1))
+    return None if layout.fixed or sorted(order) != list(range(len(whole))) else tuple(order)
+
+
 def cut(layout: Layout, axis: int, start: Dim, size: Dim) -> Layout | None:
     """Elements start..start+size-1 of one axis; the axis stays. None when it is a merged axis."""
     pieces = layout.axes[axis]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -137,20 +138,34 @@ class Match:
             bare = self._operand(self.view.algebra.product(1.0, parts), name)
             number = NewConstant(np.array(factor, tensor_dtype_to_np_dtype(bare.dtype)), next(leaves([bare])))
             return Made("Mul", (bare, number), bare.dtype, bare.shape)
-        if term.op == SUM and term.coefficient == 0:
-            return self._total([self._operand(self.view.algebra.scale(t, c), name) for t, c in term.parts])
+        if term.op in ("And", "Or"):
+            return self._joined(term.op, [self._operand(t, name) for t in term.args])
+        if term.op == SUM and (parted_sum := self._addends(term)):
+            return self._joined("Add", [self._operand(t, name) for t in parted_sum])
         made = (self._parted(term, name) or self._repeated(term, name)) if term.op == "View" else None
         return made if made is not None else self.holder(term, name)
 
     def _is_held(self, term: Term) -> bool:
-        return any(self._is_before(v) for v in self.view.values.get(term, ()))
+        return any(self.is_before(v) for v in self.view.values.get(term, ()))
 
-    def _total(self, parts: list[Value | Made]) -> Value | Made:
+    def _joined(self, op: str, parts: list[Value | Made]) -> Value | Made:
         total = parts[0]
         for part in parts[1:]:
             shape = None if total.shape is None or part.shape is None else broadcast_shapes(total.shape, part.shape)
-            total = Made("Add", (total, part), total.dtype, shape)
+            total = Made(op, (total, part), total.dtype, shape)
         return total
+
+    def _addends(self, total: Term) -> list[Term]:
+        """What a sum is made from; a number in it goes with a part (or some) that the graph has together with it."""
+        algebra, parts = self.view.algebra, list(total.parts)
+        if total.coefficient == 0:
+            return [algebra.scale(t, c) for t, c in parts]
+        for size in range(1, min(len(parts), 3)):
+            for chosen in combinations(parts, size):
+                with_number = algebra.sum(total.coefficient, chosen)
+                if self._is_held(with_number):
+                    return [with_number, *(algebra.scale(t, c) for t, c in parts if (t, c) not in chosen)]
+        return []
 
     def _parted(self, term: Term, name: str) -> Made | None:
         """[batch, heads, ...] from a value that holds both in one axis: Unsqueeze, then a Reshape that copies the rest."""
@@ -189,17 +204,18 @@ class Match:
         if isinstance(size, int):
             return NewConstant(np.array([size], np.int64), self.view.values[like][0]) if self.view.values.get(like) else None
         known = (v for v in self.view.graph.values.values() if v.elements == (size,) and v.rank == 1 and v.dtype == onnx.TensorProto.INT64)
-        return next((v for v in known if self._is_before(v)), None)
+        return next((v for v in known if self.is_before(v)), None)
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
         """A value that holds `term`, made before the root. Raises Decline if there is none."""
-        values = [v for v in self.view.values.get(term, ()) if self._is_before(v) and (shape is None or v.shape == shape)]
+        values = [v for v in self.view.values.get(term, ()) if self.is_before(v) and (shape is None or v.shape == shape)]
         if not values:
             raise Decline(f"{name} must be one value of the graph; it is {show(term, 3)}")
         wanted = self.root.dtype if dtype is None else dtype
         return min(values, key=lambda v: v.dtype != wanted)
 
-    def _is_before(self, value: Value) -> bool:
+    def is_before(self, value: Value) -> bool:
+        """Whether the value exists when the root is made."""
         if value is self.root:
             return False
         if value.graph is not self.root.graph or value.producer is None or self.root.producer is None:

@@ -8,7 +8,7 @@ it does not say exactly (a mask value, a row that is masked throughout, a type w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxfuse.graph import Value
@@ -135,7 +135,8 @@ class Target:
         wanted = [f for f in (forms.contrib if self.name == "contrib" else None, forms.standard) if f is not None]
         if not wanted:
             raise Decline(f"{' or '.join(_worded(self.name))} must have an operator that does what {call.name} does; there is none")
-        return sorted(_written(use, wanted), key=lambda c: len(c.then) + sum(map(_made, c.operands)))
+        forms_found = [replace(c, then=(*c.then, *call.then)) for c in _written(use, wanted)]
+        return sorted(forms_found, key=lambda c: len(c.then) + sum(map(_made, c.operands)))
 
     def _allowed(self, match: Match, call: Call) -> Call:
         if call.domain not in DOMAINS[self.name]:

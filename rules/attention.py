@@ -13,7 +13,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnxfuse.custom_ops.attention.op import ATTENTION
 from onnxfuse.glue import reshaped, unsqueezed
 from onnxfuse.graph import Value
-from onnxfuse.heads import Heads, multiple, operand, result_layout
+from onnxfuse.heads import Heads, is_read_elsewhere, multiple, operand, result_layout
 from onnxfuse.layout import Layout, Piece, identity
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
@@ -45,13 +45,20 @@ LOWEST = -1e30  # what is at most this is as good as -inf beside any score
 
 
 def build(match: Match) -> list[Call]:
-    """With the past as inputs of its own where there is one, else (or where that is no order) with the joined keys."""
+    """With the past as inputs of its own where there is one, else (or where that is no order) with the joined keys.
+
+    Queries that are scaled, and are read by others too, are also taken as they are.
+    """
     found = [_call(match, past=True), _call(match, past=False)]
-    return found if found[0].operands[4:5] != (None,) else found[1:]
+    found = found if found[0].operands[4:5] != (None,) else found[1:]
+    scaled = any(
+        f != 1 and is_read_elsewhere(match, match.view.algebra.scale(match.term(q), f)) for f in match.view.multiples(match.term(q))
+    )
+    return [*found, _call(match, past=False, read=True)] if scaled else found
 
 
-def _call(match: Match, *, past: bool) -> Call:
-    queries, of_q = multiple(match, match.term(q), "q")
+def _call(match: Match, *, past: bool, read: bool = False) -> Call:
+    queries, of_q = multiple(match, match.term(q), "q", read=read)
     keys, of_k = multiple(match, match.term(k), "k", transposed=True, past=past)
     values = operand(match, match.term(v), "v", past=past)
     if past and ((keys.past is None) != (values.past is None) or keys.seq != values.seq):  # joined otherwise: no past for the op
@@ -59,6 +66,7 @@ def _call(match: Match, *, past: bool) -> Call:
     _check(queries, keys, values)
     cap = match.scalar(softcap) if match.has(softcap) else 0.0
     choice, fill = _masks(match)
+    wanted, order = result_layout(match.scalar(layout) if match.has(layout) else None, match.root.rank)
     call = ATTENTION(
         queries.value,
         keys.value,
@@ -72,16 +80,21 @@ def _call(match: Match, *, past: bool) -> Call:
         q_layout=queries.layout,
         k_layout=keys.layout,
         v_layout=values.layout,
-        y_layout=result_layout(match.scalar(layout) if match.has(layout) else None, match.root.rank),
+        y_layout=wanted,
         scale=match.scalar(scale) * (cap or 1.0) / (of_q * of_k),
         softcap=cap,
         mask_value=fill,
         zero_masked_rows=int(match.has("guarded") or match.has("cleared")),
     )
+    if order is not None:
+        call = call.followed_by(Made("Transpose", (), match.root.dtype, match.root.shape, (("perm", order),)))
     return call.giving(_needed(keys.present), _needed(values.present))
 
 
 def _check(queries: Heads, keys: Heads, values: Heads) -> None:
+    if any(x.batch != queries.batch and 1 in (x.batch, queries.batch) for x in (keys, values)):
+        shown = f"{queries.batch}, {keys.batch} and {values.batch}"
+        raise Decline(f"q, k and v must have the same batch, none of them repeated; they have {shown}")
     if keys.heads != values.heads:
         raise Decline(f"k and v must have as many heads as each other; they have {keys.heads} and {values.heads}")
     for name, heads in (("q", queries), ("k", keys), ("v", values)):

@@ -10,8 +10,8 @@ import onnx
 
 from onnxfuse.canonical.view import FLOATS, View, axes_of, handles, is_float, negative_axis, plain_attributes, size_of
 from onnxfuse.graph import Node, Value
-from onnxfuse.layout import Layout, identity, reshape, transpose
-from onnxfuse.term import NUMBER, Term
+from onnxfuse.layout import Layout, identity, reshape
+from onnxfuse.term import NUMBER, SUM, Term, product_of
 
 Terms = list[Term | None] | None
 
@@ -63,7 +63,31 @@ def _add(view: View, node: Node) -> Terms:
     a, b = view.args(node)
     flatten = (view.opened(node.inputs[0]), view.opened(node.inputs[1]))
     total = view.algebra.add if node.op == "Add" else view.algebra.subtract
-    return [total(a, b, flatten=flatten)]
+    return _unmerged_sum(view, node, total) or [total(a, b, flatten=flatten)]
+
+
+def _unmerged_sum(view: View, node: Node, total: Callable[[Term, Term], Term]) -> Terms:
+    """scores + mask of [batch*heads, m, n], where the scores are known with batch and heads apart, as a view of the sum apart."""
+    sides = [view.layout(v) for v in node.inputs]
+    whole = next((s for s in sides if s is not None and s[1].op in ("MatMul", SUM) and _merges_two(s[2])), None)
+    if whole is None or node.outputs[0] is None or node.outputs[0].shape != whole[2].shape:
+        return None
+    apart = whole[2].base
+    terms: list[Term] = []
+    for side in sides:
+        shape = apart if side is not None and side[2].shape[0] == whole[2].shape[0] else (1, *(side[2].shape if side else ()))
+        seen = view.view(side, lambda layout, shape=shape: reshape(layout, shape)) if len(shape) == 4 else None  # type: ignore[misc]
+        if seen is None or seen[0] is None:
+            return None
+        terms.append(seen[0])
+    factor, parts = product_of(total(*terms))
+    return view.view((factor, view.algebra.product(1.0, parts), identity(apart)), lambda layout: reshape(layout, whole[2].shape))
+
+
+def _merges_two(layout: Layout) -> bool:
+    """Whether all that the view does is to merge the first two of four axes."""
+    base = layout.base
+    return len(base) == 4 and layout == reshape(identity(base), (base[0] * base[1], *base[2:]))
 
 
 @handles("Sum")
@@ -229,55 +253,8 @@ def _keeps_last(layout: Layout) -> bool:
     return layout.axes[-1] == last and all(p.axis != len(layout.base) - 1 and p.axis >= 0 for p in rest) and not layout.fixed
 
 
-@handles("MatMul")
-def _matmul(view: View, node: Node) -> Terms:
-    if not is_float(node.outputs[0]):
-        return None
-    return _unmerged(view, node) or [view.algebra.operation("MatMul", view.args(node))]
-
-
-def _unmerged(view: View, node: Node) -> Terms:
-    """A product of [batch*heads, m, k] views as the product with batch and heads apart, merged afterwards."""
-    sides = [view.layout(v) for v in node.inputs]
-    if any(s is None or len(s[2].axes) != 3 for s in sides):
-        return None
-    (fa, a, la), (fb, b, lb) = (s for s in sides if s is not None)
-    batch = max((la.axes[0], lb.axes[0]), key=len)
-    if len(batch) < 2:
-        return None
-    sizes = [p.size for p in batch]
-    split = [reshape(layout, (*sizes, *layout.shape[1:])) for layout in (la, lb)]
-    if split[0] is None or split[1] is None:
-        return None
-    terms = [view.algebra.operation("View", (t,), {"layout": layout}) for t, layout in zip((a, b), split, strict=True)]
-    apart = view.algebra.operation("MatMul", terms)
-    merged = reshape(identity((*sizes, la.shape[1], lb.shape[2])), (la.shape[0], la.shape[1], lb.shape[2]))
-    return view.view((fa * fb, apart, merged), lambda layout: layout) if merged is not None else None
-
-
 @handles("Conv")
 def _conv(view: View, node: Node) -> Terms:
     """All attributes as one, so that a pattern need not know which are written."""
     attributes = plain_attributes(node)
     return None if attributes is None else [view.algebra.plain("Conv", view.args(node), {"settings": tuple(sorted(attributes.items()))})]
-
-
-@handles("Gemm")
-def _gemm(view: View, node: Node) -> Terms:
-    """alpha * A' B' + beta * C"""
-    operands = [_transposed(view, value, node.attributes.get(f"trans{name}", 0)) for name, value in zip("AB", node.inputs[:2], strict=True)]
-    if None in operands or not is_float(node.outputs[0]):
-        return None
-    a, b = (t for t in operands if t is not None)
-    result = view.algebra.scale(view.algebra.operation("MatMul", (a, b)), float(node.attributes.get("alpha", 1.0)) or 1.0)
-    bias, beta = view.term(node.input(2)), float(node.attributes.get("beta", 1.0))
-    if node.attributes.get("alpha", 1.0) == 0 or (bias is not None and beta == 0):
-        return None
-    return [result if bias is None else view.algebra.add(result, view.algebra.scale(bias, beta), flatten=(True, False))]
-
-
-def _transposed(view: View, value: Value | None, flag: int) -> Term | None:
-    if not flag:
-        return view.term(value)
-    terms = view.view(view.layout(value), lambda layout: transpose(layout, (1, 0)))
-    return terms[0] if terms else None

@@ -30,6 +30,8 @@ def _put_back(view: View, reduced: Value | None, target: tuple[Dim, ...]) -> Ter
     if reduced is None or reduced.shape is None or len(parts) != 1 or parts[0][1] != 1 or parts[0][0].attributes.get("keepdims", True):
         return None
     inner = parts[0][0]
+    if "axes" not in inner.attributes:  # over all of them, or of an operator that has none
+        return None
     back = list(reduced.shape)
     for axis in sorted(len(target) + a for a in inner.attributes["axes"]):
         back.insert(axis, 1)
