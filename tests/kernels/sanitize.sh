@@ -8,4 +8,5 @@ export ONNXFUSE_KERNEL_OPTIONS="-O0;-g1;-fno-omit-frame-pointer;-fsanitize=addre
 export LD_PRELOAD="$("${CXX:-c++}" -print-file-name=libasan.so)"
 export ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0" UBSAN_OPTIONS="print_stacktrace=1"
 # onnxruntime loads no kernel of ours; the rest of the folder does.
-exec python -m pytest -q tests/kernels/test_simd.py tests/kernels/test_attention.py tests/kernels/test_linear.py tests/kernels/test_rows.py "$@"
+exec python -m pytest -q tests/kernels/test_simd.py tests/kernels/test_attention.py tests/kernels/test_linear.py tests/kernels/test_rows.py tests/kernels/test_program.py \
+  tests/kernels/test_program_rows.py tests/kernels/test_program_text.py "$@"
