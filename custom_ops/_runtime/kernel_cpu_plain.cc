@@ -3,6 +3,7 @@
 // Integers wrap. A quotient by 0 is 0 and is reported; the least value by -1 wraps. Mod has the sign of the divisor,
 // FMod that of the dividend. A shift by the width or more gives 0. A bool is true where its byte is not 0.
 #include <math.h>
+#include <string.h>
 
 #include "custom_ops/_runtime/dispatch.h"
 #include "custom_ops/_runtime/plain_loops.h"
@@ -176,11 +177,23 @@ ProgramKernel BoolKernel(Primitive primitive) {
   }
 }
 
+template <typename U>
+void Copy(const KernelArguments& a) {
+  const U* x = static_cast<const U*>(a.x[0]);
+  U* y = static_cast<U*>(a.y);
+  if (a.step[0] != 0) {
+    ::memmove(y, x, static_cast<size_t>(a.count) * sizeof(U));
+  } else {
+    const U value = a.count > 0 ? *x : U{};
+    for (int64_t i = 0; i < a.count; ++i) y[i] = value;
+  }
+}
+
 // What minds the size only. U: an unsigned integer of that size.
 template <typename U>
 ProgramKernel MoveKernel(Primitive primitive) {
   switch (primitive) {
-    case Primitive::kIdentity: return &Plain1<U, U, [](U x) { return x; }>;
+    case Primitive::kIdentity: return &Copy<U>;
     case Primitive::kWhere: return &Plain3<uint8_t, U, [](uint8_t c, U x, U y) { return c != 0 ? x : y; }>;
     default: return nullptr;
   }

@@ -17,6 +17,13 @@
 #define ONNXFUSE_INDEPENDENT
 #endif
 
+// A lambda whose code must be part of the loop around it.
+#if defined(_MSC_VER) && !defined(__clang__)
+#define ONNXFUSE_INLINE_LAMBDA [[msvc::forceinline]]
+#else
+#define ONNXFUSE_INLINE_LAMBDA __attribute__((always_inline))
+#endif
+
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 // Calls body(i, n): n elements from i on, n at most kSplat and a constant in all but the last call.
@@ -30,7 +37,7 @@ ONNXFUSE_INLINE void ForEachSplat(int64_t count, Body&& body) {
 // R y = f(T x)
 template <typename T, typename R, auto kFunction>
 void Plain1(const KernelArguments& a) {
-  ForEachSplat(a.count, [&](int64_t i, int64_t n) {
+  ForEachSplat(a.count, [&](int64_t i, int64_t n) ONNXFUSE_INLINE_LAMBDA {
     const T* x = static_cast<const T*>(a.x[0]) + i * a.step[0];
     R* y = static_cast<R*>(a.y) + i;
     ONNXFUSE_INDEPENDENT
@@ -41,7 +48,7 @@ void Plain1(const KernelArguments& a) {
 // R y = f(T x0, T x1)
 template <typename T, typename R, auto kFunction>
 void Plain2(const KernelArguments& a) {
-  ForEachSplat(a.count, [&](int64_t i, int64_t n) {
+  ForEachSplat(a.count, [&](int64_t i, int64_t n) ONNXFUSE_INLINE_LAMBDA {
     const T* x0 = static_cast<const T*>(a.x[0]) + i * a.step[0];
     const T* x1 = static_cast<const T*>(a.x[1]) + i * a.step[1];
     R* y = static_cast<R*>(a.y) + i;
@@ -53,7 +60,7 @@ void Plain2(const KernelArguments& a) {
 // T y = f(S x0, T x1, T x2)
 template <typename S, typename T, auto kFunction>
 void Plain3(const KernelArguments& a) {
-  ForEachSplat(a.count, [&](int64_t i, int64_t n) {
+  ForEachSplat(a.count, [&](int64_t i, int64_t n) ONNXFUSE_INLINE_LAMBDA {
     const S* x0 = static_cast<const S*>(a.x[0]) + i * a.step[0];
     const T* x1 = static_cast<const T*>(a.x[1]) + i * a.step[1];
     const T* x2 = static_cast<const T*>(a.x[2]) + i * a.step[2];

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "custom_ops/_runtime/scratch.h"
 #include "custom_ops/_runtime/stream_copy.h"
 
 namespace onnxfuse {
@@ -38,14 +39,6 @@ struct Task {
   int64_t segments;  // blocks of a row that are shared out each on its own; 0 where rows are not divided
   std::atomic<bool> divides_by_zero{false}, lacks_memory{false};
 };
-
-// Memory of one thread, kept for its next run.
-char* ThreadMemory(size_t bytes) {
-  thread_local std::vector<char> memory;
-  if (memory.size() < bytes + kCacheLine) memory.resize(bytes + kCacheLine);
-  const auto start = reinterpret_cast<uintptr_t>(memory.data());
-  return memory.data() + (kCacheLine - start % kCacheLine) % kCacheLine;
-}
 
 template <typename T>
 void Fill(void* y, T value) {
@@ -142,6 +135,7 @@ class Worker {
       SplatConstant(preset.type, preset.real, whole, At(preset.base));
     }
     for (size_t i = 0; i < run_.inputs.size(); ++i) rows_[i] = static_cast<const char*>(run_.inputs[i]);
+    FindStreams();
     Execute(plan_.once, 0, 0);
   }
 
@@ -163,7 +157,7 @@ class Worker {
       const int64_t segment = unit % run_.segments;
       if (segment == 0 || unit == begin) StartRow(unit / run_.segments);
       const int64_t first = segment * run_.block;
-      DoBlock(plan_.passes[0].block, first, std::min(first + run_.block, run_.space.row_size));
+      DoBlockAhead(plan_.passes[0].block, first, std::min(first + run_.block, run_.space.row_size));
     }
   }
 
@@ -177,8 +171,18 @@ class Worker {
       offsets.push_back(bytes);
       bytes += one.element_size == 0 ? kSplatBytes : RoundUp(one.element_size * run_.block, kCacheLine);
     }
-    char* memory = ThreadMemory(static_cast<size_t>(bytes));
+    char* memory = static_cast<char*>(Scratch(Slot::kThread, static_cast<size_t>(bytes)));
     for (size_t i = 0; i < offsets.size(); ++i) At(plan_.first_register + static_cast<int>(i)) = memory + offsets[i];
+  }
+
+  // Inputs that are new with every block: those that do not come back in the next row.
+  void FindStreams() {
+    const std::vector<Axis>& outer = run_.space.outer;
+    for (size_t i = 0; i < run_.inputs.size(); ++i) {
+      const bool is_new = outer.empty() || outer.back().strides[i] != 0;
+      if (run_.space.ReachOf(i) != Reach::kElement || run_.space.IsGathered(i) || !is_new) continue;
+      streams_.emplace_back(static_cast<int>(i), SizeOf(run_.program.inputs[i]));
+    }
   }
 
   int64_t Dim(const Preset& preset) const {
@@ -226,6 +230,33 @@ class Worker {
   }
 
   void DoBlock(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
+    PlaceBlock(begin);
+    Execute(list, begin, end);
+  }
+
+  // The same, while the next block's inputs come from memory, a share of them with each instruction: else memory would
+  // rest while an instruction computes, and computing while an input is read.
+  void DoBlockAhead(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
+    PlaceBlock(begin);
+    const int64_t count = end - begin;
+    const auto shares = static_cast<int64_t>(list.size());
+    for (int64_t i = 0; i < shares; ++i) {
+      const Instruction& instruction = list[static_cast<size_t>(i)];
+      for (const auto& [base, size] : streams_) {
+        const char* next = At(base) + count * size;
+        Prefetch(next + count * size * i / shares, next + count * size * (i + 1) / shares);
+      }
+      Do(instruction, begin, end);
+    }
+  }
+
+  static void Prefetch(const char* begin, const char* end) {
+#if defined(__GNUC__)
+    for (; begin < end; begin += kCacheLine) __builtin_prefetch(begin);
+#endif
+  }
+
+  void PlaceBlock(int64_t begin) {
     for (size_t i = 0; i < rows_.size(); ++i) {
       At(static_cast<int>(i)) = const_cast<char*>(rows_[i]) + begin * SizeOf(run_.program.inputs[i]);
     }
@@ -235,16 +266,17 @@ class Worker {
       At(run_.program.InputCount() + static_cast<int>(i)) =
           static_cast<char*>(run_.results[i]) + (row_ * run_.space.row_size + begin) * size;
     }
-    Execute(list, begin, end);
   }
 
   void Execute(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
-    for (const Instruction& instruction : list) {
-      if (instruction.action == Action::kRun) {
-        RunKernel(instruction, end - begin);
-      } else {
-        Move(instruction, begin, end);
-      }
+    for (const Instruction& instruction : list) Do(instruction, begin, end);
+  }
+
+  void Do(const Instruction& instruction, int64_t begin, int64_t end) {
+    if (instruction.action == Action::kRun) {
+      RunKernel(instruction, end - begin);
+    } else {
+      Move(instruction, begin, end);
     }
   }
 
@@ -280,8 +312,9 @@ class Worker {
 
   Task& run_;
   const Plan& plan_;
-  std::vector<char*> bases_;       // inputs and results of the block at hand, then registers
-  std::vector<const char*> rows_;  // inputs of the row at hand
+  std::vector<char*> bases_;                      // inputs and results of the block at hand, then registers
+  std::vector<const char*> rows_;                 // inputs of the row at hand
+  std::vector<std::pair<int, int64_t>> streams_;  // inputs that are read once from end to end: base, element size
   int64_t row_ = 0;
   bool divides_by_zero_ = false;
 };

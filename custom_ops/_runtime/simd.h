@@ -28,6 +28,7 @@
 //   ReduceSum, ReduceMax, ReduceMin   over the lanes, as a tree. The sum keeps NaN; Max and Min may lose it.
 //   Transpose(Vec (&x)[kLanes])       rows become columns, in place.
 // Functions, with bounds measured over their whole range by tests/kernels, in ulp of the true value:
+//   Inverse   1 / x for x in [1, 2^96]: 1 ulp. Faster than a division where that is slow.
 //   Rsqrt     1.5 ulp (a division by a square root; no approximation).
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
 //   ExpTwo    2^x for x < 128: 3 ulp for results of 2^-126 and more, and then 0 or the denormal. Half of Exp's work.
@@ -100,7 +101,7 @@ ONNXFUSE_INLINE Vec ExpTwo(Vec x) {
 ONNXFUSE_INLINE Vec Sigmoid(Vec x) {
   const Vec e = Exp(-Abs(x));
   const Vec one = Set(1.0f);
-  return Select(x < Zero(), e, one) / (one + e);
+  return Select(x < Zero(), e, one) * Inverse(one + e);
 }
 
 // Near 0: x + x^3 p(x^2). Further out: 1 - 2 / (exp(2|x|) + 1), which loses nothing there.
@@ -109,7 +110,8 @@ ONNXFUSE_INLINE Vec Tanh(Vec x) {
   const Vec a = Abs(x);
   const Vec square = a * a;
   const Vec small = Fma(a * square, Polynomial(square, kP), a);
-  const Vec large = Set(1.0f) - Set(2.0f) / (Exp(a + a) + Set(1.0f));
+  const Vec bounded = Min(Set(10.0f), a);  // tanh(10) is 1 in float
+  const Vec large = NegFma(Set(2.0f), Inverse(Exp(bounded + bounded) + Set(1.0f)), Set(1.0f));
   return CopySign(Select(a < Set(0.625f), small, large), x);
 }
 

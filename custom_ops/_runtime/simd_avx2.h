@@ -83,6 +83,7 @@ ONNXFUSE_INLINE Vec CopySign(Vec a, Vec sign) {
   return {_mm256_or_ps(_mm256_andnot_ps(bit, a.v), _mm256_and_ps(bit, sign.v))};
 }
 ONNXFUSE_INLINE Vec Sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
+ONNXFUSE_INLINE Vec Inverse(Vec a) { return Set(1.0f) / a; }
 ONNXFUSE_INLINE Vec RoundEven(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 ONNXFUSE_INLINE Vec Floor(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
 ONNXFUSE_INLINE Vec PowerOfTwo(__m256i n) {
@@ -136,9 +137,7 @@ ONNXFUSE_INLINE __m128i BytesOf(Mask m) {
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
   return _mm_and_si128(_mm_packs_epi16(words, words), _mm_set1_epi8(1));
 }
-ONNXFUSE_INLINE void StoreMask(uint8_t* p, Mask m) {
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), BytesOf(m));
-}
+ONNXFUSE_INLINE void StoreMask(uint8_t* p, Mask m) { _mm_storel_epi64(reinterpret_cast<__m128i*>(p), BytesOf(m)); }
 ONNXFUSE_INLINE void StoreMaskPartial(uint8_t* p, Mask m, int n) {
   const __m128i bytes = BytesOf(m);
   std::memcpy(p, &bytes, static_cast<size_t>(n));

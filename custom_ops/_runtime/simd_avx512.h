@@ -74,6 +74,10 @@ ONNXFUSE_INLINE Vec CopySign(Vec a, Vec sign) {
   return {_mm512_or_ps(_mm512_andnot_ps(bit, a.v), _mm512_and_ps(bit, sign.v))};
 }
 ONNXFUSE_INLINE Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
+ONNXFUSE_INLINE Vec Inverse(Vec a) {
+  const Vec rough = {_mm512_rcp14_ps(a.v)};
+  return Fma(rough, NegFma(a, rough, Set(1.0f)), rough);
+}
 ONNXFUSE_INLINE Vec RoundEven(Vec a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }

@@ -87,6 +87,7 @@ ONNXFUSE_INLINE Vec CopySign(Vec a, Vec sign) {
 ONNXFUSE_INLINE Vec Sqrt(Vec a) {
   return Lanes([&](int i) { return std::sqrt(a.v[i]); });
 }
+ONNXFUSE_INLINE Vec Inverse(Vec a) { return Set(1.0f) / a; }
 // Adding and taking away 1.5 * 2^23 rounds to a whole number; what is larger than 2^22, inf or NaN stays as it is.
 ONNXFUSE_INLINE Vec RoundEven(Vec a) {
   return Lanes([&](int i) {
