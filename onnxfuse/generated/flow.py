@@ -84,10 +84,14 @@ class Merger:
         if found is None:
             found = self._merged[block] = Merged(list(block.values), block.first, block.last)
         if found in self._above:
-            while found in self._above:
-                found = self._above[found]
-            self._merged[block] = found
+            found = self._merged[block] = self.now(found)
         return found
+
+    def now(self, merged: Merged) -> Merged:
+        """What it is a part of by now."""
+        while merged in self._above:
+            merged = self._above[merged]
+        return merged
 
     def readers(self, value: Value) -> list[Merged]:
         """What reads a value."""

@@ -63,7 +63,8 @@ def grow(flow: Flow, roles: Mapping[Node, Role], limits: Limits) -> list[Group]:
         if limits.reduce or not roles[node].axes:
             grower.place(node, roles[node])
     grower.unite()
-    return sorted(grower.groups.values(), key=lambda group: group.block.first)
+    grower.unite_siblings()
+    return grower.in_order()
 
 
 class _Grower:
@@ -88,6 +89,24 @@ class _Grower:
                     if other is not group and self._may_unite(group, other):
                         group = self._join(group, other)
                         self.groups[group.block] = group
+
+    def unite_siblings(self) -> None:
+        """Let groups join that read the same large value, so that it is read once."""
+        last: dict[Value, Merged] = {}
+        for node in [n for group in self.in_order() for n in group.members]:
+            for value in [v for v in node.inputs if v is not None and not v.is_constant]:
+                group = self.groups[self.merger.of(self.flow.blocks[node])]
+                if value.shape != group.shape:
+                    continue
+                other = self.groups.get(self.merger.now(last[value])) if value in last else None
+                if other is not None and other is not group and self._may_unite(group, other):
+                    group = self._join(group, other)
+                    self.groups[group.block] = group
+                last[value] = group.block
+
+    def in_order(self) -> list[Group]:
+        """The groups by the first of their nodes."""
+        return sorted(self.groups.values(), key=lambda group: group.block.first)
 
     def _may_unite(self, one: Group, other: Group) -> bool:
         if len(one.members) + len(other.members) > self.limits.most_nodes:

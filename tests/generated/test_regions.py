@@ -182,3 +182,15 @@ def test_sizes_may_start_from_another_operator_than_a_shape() -> None:
     model, report = generate(text)
     assert kept(model) == ["Exp"]
     assert "Dim(x0, 0)" in programs(model)[0]
+
+
+def test_groups_that_read_the_same_large_value_are_one() -> None:
+    text = "g (float[b,8] x, float[8] w) => (float[b,8] y, float[b,8] z) { c = Cos(x) y = Mul(c, w) s = Sin(x) z = Mul(s, w) }"
+    model, _ = generate(text)
+    assert (len(programs(model)), kept(model)) == (1, [])
+
+
+def test_groups_that_read_the_same_value_stay_apart_where_one_waits_for_the_other() -> None:
+    text = "g (float[8,8] x) => (float[8,8] y) { c = Cos(x) a = Neg(c) m = MatMul(a, a) s = Sub(m, x) y = Abs(s) }"
+    model, _ = generate(text)
+    assert len(programs(model)) == 2
