@@ -150,7 +150,7 @@ class Finder:
             out: dict[Node, str] = {}
             for group in grow(around, left, limits):
                 if _computes(group) < 2:
-                    apart.update(dict.fromkeys(group.members, "nothing that it could be computed with stands next to it"))
+                    apart.update({node: _alone(node) for node in group.members})
                     continue
                 made = finish(group, around)
                 if isinstance(made, Region):
@@ -290,6 +290,15 @@ def _is_size(node: Node) -> bool:
     """Whether what the node makes may be the size of something."""
     made = node.outputs[0]
     return made is not None and made.rank in (0, 1) and is_integer(type_of(made))
+
+
+def _alone(node: Node) -> str:
+    """Why a node that could take part in a region is in none: what it stands between."""
+    made = [v.producer.op for v in node.inputs if v is not None and v.producer is not None and v.producer.op != "Constant"]
+    read = [reader.op for v in node.outputs if v is not None for reader in v.users]
+    before, behind = (" and ".join(dict.fromkeys(ops)) for ops in (made, read))
+    around = f"it reads {before or 'inputs and constants'} and is {f'read by {behind}' if read else 'an output'}"
+    return f"nothing that it could be computed with stands next to it, or is of one shape with it: {around}"
 
 
 def _computes(group: Group) -> int:

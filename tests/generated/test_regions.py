@@ -139,7 +139,11 @@ def test_every_reduction_of_trailing_axes_is_taken(op: str) -> None:
         ("a = Exp(x) z = ReduceSum<keepdims=1>(a, axis) y = Sub(a, z)", "z", "must be the last ones; they are [0] of 2"),
         ("a = Exp(x) z = Softmax<axis=0>(a) y = Neg(z)", "z", "its row must be the last axis"),
         ("z = MatMul(x, x) y = Neg(z)", "z", "neither pointwise nor a reduction of rows"),
-        ("z = MatMul(x, x) y = Neg(z)", "y", "nothing that it could be computed with stands next to it"),
+        (
+            "z = MatMul(x, x) y = Neg(z)",
+            "y",
+            "nothing that it could be computed with stands next to it, or is of one shape with it: it reads MatMul and is an output",
+        ),
         ("z = Transpose(x) y = Neg(z)", "z", "neither pointwise"),
     ],
 )
