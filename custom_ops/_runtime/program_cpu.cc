@@ -21,6 +21,8 @@ constexpr int64_t kBlockBytes = 32 << 10;
 constexpr int64_t kLeastBlock = 256, kMostBlock = 4096;
 // A row this large is worked on whole: it spills into L2, which costs less than computing values twice.
 constexpr int64_t kRowBytes = 192 << 10;
+// Inputs of at least this many bytes in all come from memory, or from a cache that is slow.
+constexpr int64_t kFetchBytes = 1 << 20;
 // A result at least this large would only push others out of the caches.
 constexpr int64_t kStreamBytes = 16 << 20;
 
@@ -178,7 +180,9 @@ class Worker {
   // Inputs that are new with every block: those that do not come back in the next row.
   void FindStreams() {
     const std::vector<Axis>& outer = run_.space.outer;
+    const int64_t elements = run_.space.rows * run_.space.row_size;
     for (size_t i = 0; i < run_.inputs.size(); ++i) {
+      if (elements * SizeOf(run_.program.inputs[i]) < kFetchBytes) continue;
       const bool is_new = outer.empty() || outer.back().strides[i] != 0;
       if (run_.space.ReachOf(i) != Reach::kElement || run_.space.IsGathered(i) || !is_new) continue;
       streams_.emplace_back(static_cast<int>(i), SizeOf(run_.program.inputs[i]));
@@ -319,6 +323,19 @@ class Worker {
   bool divides_by_zero_ = false;
 };
 
+// The input whose memory a result has, or -1.
+int AliasOf(const void* result, const std::vector<const void*>& inputs) {
+  const auto found = std::find(inputs.begin(), inputs.end(), result);
+  return result == nullptr || found == inputs.end() ? -1 : static_cast<int>(found - inputs.begin());
+}
+
+bool HasAliases(const PlanLayout& layout, const std::vector<const void*>& inputs, const std::vector<void*>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (layout.aliased_input[i] != AliasOf(results[i], inputs)) return false;
+  }
+  return true;
+}
+
 PlanLayout LayoutOf(const Space& space, const Program& program, const std::vector<const void*>& inputs,
                     const std::vector<void*>& results) {
   PlanLayout layout;
@@ -327,11 +344,9 @@ PlanLayout LayoutOf(const Space& space, const Program& program, const std::vecto
     layout.is_gathered.push_back(space.IsGathered(i));
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    const auto found = std::find(inputs.begin(), inputs.end(), results[i]);
-    const bool is_aliased = found != inputs.end() && results[i] != nullptr;
-    layout.aliased_input.push_back(is_aliased ? static_cast<int>(found - inputs.begin()) : -1);
+    layout.aliased_input.push_back(AliasOf(results[i], inputs));
     const int64_t bytes = space.rows * space.row_size * SizeOf(program.TypeOf(program.results[i]));
-    layout.is_streamed.push_back(!is_aliased && bytes >= kStreamBytes);
+    layout.is_streamed.push_back(layout.aliased_input[i] < 0 && bytes >= kStreamBytes);
   }
   return layout;
 }
@@ -362,8 +377,10 @@ void InParallel(Task& run, int64_t units, int64_t elements, const ParallelFor& p
 
 }  // namespace
 
-// Both ways to go over a row; without reductions there is one.
+// What the shapes of the inputs decide, and both ways to go over a row (without reductions there is one).
 struct CpuProgram::Plans {
+  std::vector<Shape> shapes;
+  Space space;
   PlanLayout layout;
   Plan whole_row, blocks;
 };
@@ -384,27 +401,41 @@ std::vector<Shape> CpuProgram::ResultShapes(const std::vector<Shape>& inputs) co
   return shapes;
 }
 
-std::shared_ptr<const CpuProgram::Plans> CpuProgram::PlansFor(const PlanLayout& layout) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (plans_ == nullptr || !(plans_->layout == layout)) {
-    auto plans = std::make_shared<Plans>();
-    plans->layout = layout;
-    plans->whole_row = MakePlan(lowered_, is_row_result_, layout);
-    if (axes_ > 0) {
-      PlanLayout in_blocks = layout;
-      in_blocks.is_whole_row = false;
-      plans->blocks = MakePlan(lowered_, is_row_result_, in_blocks);
-    }
-    plans_ = std::move(plans);
+std::shared_ptr<const CpuProgram::Plans> CpuProgram::PlansFor(const std::vector<Shape>& shapes,
+                                                              const std::vector<const void*>& inputs,
+                                                              const std::vector<void*>& results) const {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (plans_ != nullptr && plans_->shapes == shapes && HasAliases(plans_->layout, inputs, results)) return plans_;
   }
-  return plans_;
+  auto plans = std::make_shared<Plans>();
+  plans->shapes = shapes;
+  plans->space = MakeSpace(program_, CommonShape(program_, shapes, axes_), shapes, axes_);
+  plans->layout = LayoutOf(plans->space, program_, inputs, results);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (plans_ != nullptr && plans_->layout == plans->layout) {
+    plans->whole_row = plans_->whole_row;
+    plans->blocks = plans_->blocks;
+  } else {
+    MakePlans(plans.get());
+  }
+  plans_ = plans;
+  return plans;
+}
+
+void CpuProgram::MakePlans(Plans* plans) const {
+  plans->whole_row = MakePlan(lowered_, is_row_result_, plans->layout);
+  if (axes_ == 0) return;
+  PlanLayout in_blocks = plans->layout;
+  in_blocks.is_whole_row = false;
+  plans->blocks = MakePlan(lowered_, is_row_result_, in_blocks);
 }
 
 void CpuProgram::Run(const std::vector<const void*>& inputs, const std::vector<Shape>& shapes,
                      const std::vector<void*>& results, const ParallelFor& parallel) const {
-  const Space space = MakeSpace(program_, CommonShape(program_, shapes, axes_), shapes, axes_);
+  const std::shared_ptr<const Plans> plans = PlansFor(shapes, inputs, results);
+  const Space& space = plans->space;
   if (space.rows == 0 || (axes_ == 0 && space.row_size == 0)) return;
-  const std::shared_ptr<const Plans> plans = PlansFor(LayoutOf(space, program_, inputs, results));
   const bool is_whole = axes_ == 0 || space.row_size * plans->whole_row.bytes_per_element <= kRowBytes;
   const Plan& plan = is_whole ? plans->whole_row : plans->blocks;
   const int64_t block =

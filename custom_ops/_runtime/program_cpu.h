@@ -33,7 +33,9 @@ class CpuProgram {
 
  private:
   struct Plans;
-  std::shared_ptr<const Plans> PlansFor(const PlanLayout& layout) const;
+  std::shared_ptr<const Plans> PlansFor(const std::vector<Shape>& shapes, const std::vector<const void*>& inputs,
+                                        const std::vector<void*>& results) const;
+  void MakePlans(Plans* plans) const;
 
   Program program_, lowered_;
   int64_t axes_;
