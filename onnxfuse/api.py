@@ -45,7 +45,7 @@ Log = Callable[[str], None]
 Source = str | Path | onnx.ModelProto
 TOLD = (Verdict.FUSED, Verdict.NOT_WORTH_IT)  # with the sizes at which they flip
 OWN = "onnxfuse"  # the target that our own operators are written for
-RANGE_LOSS = 1000.0  # percent: predictions of a machine that was not calibrated are too coarse for less
+RANGE_LOSS = 5.0  # percent
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def optimize(
     only: Only = [],  # noqa: B006
     disable: Disable = [],  # noqa: B006
     max_fusion_size: MaxFusionSize = 64,
-    range_loss: RangeLoss = 1000,
+    range_loss: RangeLoss = 5,
     verify: Annotated[bool, typer.Option(help="Compare each rewrite, and the whole model, with the original.")] = True,
     inputs: Inputs = None,
     library: Library = [],  # noqa: B006
@@ -152,7 +152,7 @@ def explain(
     only: Only = [],  # noqa: B006
     disable: Disable = [],  # noqa: B006
     max_fusion_size: MaxFusionSize = 64,
-    range_loss: RangeLoss = 1000,
+    range_loss: RangeLoss = 5,
     report: ReportFile = None,
     verbose: Verbose = False,
 ) -> None:
