@@ -62,7 +62,11 @@ OrtStatus* ORT_CALL MakeKernel(const OrtCustomOp* custom, const OrtApi*, const O
 
 OrtStatus* ORT_CALL RunKernel(void* state, OrtKernelContext* context) {
   const NodeFacts& node = static_cast<const NodeState*>(state)->facts;
-  return GuardNode(node.op, node.name, [&] { node.op.spec.compute(RuntimeCall(node, context)); });
+  return GuardNode(node.op, node.name, [&] {
+    const RuntimeCall call(node, context);
+    if (node.op.spec.check != nullptr) node.op.spec.check(call);
+    node.op.spec.compute(call);
+  });
 }
 
 OrtStatus* ORT_CALL RunOnGpu(void* state, OrtKernelContext* context) {

@@ -170,6 +170,8 @@ struct OpSpec {
   // The sizes of all outputs, for an op whose signature cannot say them; sizes that are not known stay unknown. None at
   // all where the inputs do not fit: `compute` then says so.
   std::vector<Dims> (*output_shapes)(const Node& node, const std::vector<Dims>& inputs) = nullptr;
+  // Fails where the inputs do not fit in ways that the signature cannot say. Called before `compute`, on a GPU too.
+  void (*check)(const Call& call) = nullptr;
   void (*compute)(const Call& call) = nullptr;
   // The input that Call::Kept is worked out from.
   int kept_input = -1;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "custom_ops/_runtime/adapter.h"
+#include "custom_ops/_runtime/call.h"
 #include "custom_ops/_runtime/load_time.h"
 #include "custom_ops/_runtime/op.h"
 #include "custom_ops/_runtime/pool.h"
@@ -30,40 +31,6 @@ struct ProgramNode {
   std::string Headline() const { return "onnxfuse " + op.name + " '" + name + "': "; }
 };
 
-std::string NodeName(const OrtApi* api, const OrtKernelInfo* info) {
-  size_t size = 0;
-  Check(ort::KernelInfo_GetNodeName(api)(info, nullptr, &size));
-  std::string name(size, '\0');
-  Check(ort::KernelInfo_GetNodeName(api)(info, name.data(), &size));
-  name.resize(size - 1);  // without the closing 0
-  return name;
-}
-
-std::string ProgramText(const OrtApi* api, const OrtKernelInfo* info) {
-  size_t size = 0;
-  OrtStatus* status = ort::KernelInfoGetAttribute_string(api)(info, "program", nullptr, &size);
-  if (status != nullptr) {
-    ort::ReleaseStatus(api)(status);
-    throw std::runtime_error("the attribute 'program' must be a string");
-  }
-  std::string text(size, '\0');
-  Check(ort::KernelInfoGetAttribute_string(api)(info, "program", text.data(), &size));
-  text.resize(size - 1);
-  return text;
-}
-
-int64_t AxesOf(const ProgramOp& op, const OrtKernelInfo* info) {
-  if (!op.spec.has_axes) return 0;
-  int64_t axes = 1;
-  OrtStatus* absent = ort::KernelInfoGetAttribute_int64(op.api)(info, "axes", &axes);
-  if (absent != nullptr) ort::ReleaseStatus(op.api)(absent);
-  constexpr int64_t kMostAxes = 64;
-  if (axes < 1 || axes > kMostAxes) {
-    throw std::runtime_error("attribute 'axes' must be from 1 to 64; got " + std::to_string(axes));
-  }
-  return axes;
-}
-
 void CheckCounts(const ProgramOp& op, const OrtKernelInfo* info, const Program& program) {
   size_t inputs = 0, outputs = 0;
   Check(ort::KernelInfo_GetInputCount(op.api)(info, &inputs));
@@ -79,9 +46,9 @@ OrtStatus* ORT_CALL MakeKernel(const OrtCustomOp* custom, const OrtApi*, const O
   return Guard(op.api, [&] {
     const std::string name = NodeName(op.api, info);
     try {
-      Program program = Program::Parse(ProgramText(op.api, info));
+      Program program = Program::Parse(ReadProgramText(op.api, info));
       CheckCounts(op, info, program);
-      *result = new ProgramNode{op, name, CpuProgram(std::move(program), AxesOf(op, info))};
+      *result = new ProgramNode{op, name, CpuProgram(std::move(program), ReadAxes(op, info))};
     } catch (const std::exception& error) {
       throw std::runtime_error("onnxfuse " + op.name + " '" + name + "': " + error.what());
     }
@@ -95,14 +62,14 @@ class ProgramCall {
       : node_(node), api_(node.op.api), context_(context), program_(node.program.program()) {}
 
   void Run() {
-    for (size_t i = 0; i < program_.inputs.size(); ++i) ReadInput(i);
+    for (size_t i = 0; i < program_.inputs.size(); ++i) AddInput(i);
     MakeOutputs();
     RuntimePool pool{api_, context_};
     node_.program.Run(inputs_, shapes_, outputs_, RuntimeThreads(&pool));
   }
 
  private:
-  void ReadInput(size_t index) {
+  void AddInput(size_t index) {
     const OrtValue* value = nullptr;
     Check(ort::KernelContext_GetInput(api_)(context_, index, &value));
     if (value == nullptr) throw std::runtime_error("input " + std::to_string(index) + " must be given");
@@ -220,7 +187,8 @@ void InferOutputs(const ProgramOp& op, OrtShapeInferContext* context) {
   for (size_t i = 0; i < program.results.size(); ++i) {
     const int value = program.results[i];
     Dims dims = Broadcast(program, inputs, axes);
-    if (is_row[static_cast<size_t>(value)]) std::fill(dims.end() - static_cast<ptrdiff_t>(axes), dims.end(), Dim{1, ""});
+    if (is_row[static_cast<size_t>(value)])
+      std::fill(dims.end() - static_cast<ptrdiff_t>(axes), dims.end(), Dim{1, ""});
     SetLoadTimeOutput(op.api, context, i, static_cast<OrtElementType>(program.TypeOf(value)), dims);
   }
 }
@@ -247,6 +215,31 @@ size_t MayInplace(int** inputs, int** outputs) {
 }
 
 }  // namespace
+
+std::string ReadProgramText(const OrtApi* api, const OrtKernelInfo* info) {
+  size_t size = 0;
+  OrtStatus* status = ort::KernelInfoGetAttribute_string(api)(info, "program", nullptr, &size);
+  if (status != nullptr) {
+    ort::ReleaseStatus(api)(status);
+    throw std::runtime_error("the attribute 'program' must be a string");
+  }
+  std::string text(size, '\0');
+  Check(ort::KernelInfoGetAttribute_string(api)(info, "program", text.data(), &size));
+  text.resize(size - 1);
+  return text;
+}
+
+int64_t ReadAxes(const ProgramOp& op, const OrtKernelInfo* info) {
+  if (!op.spec.has_axes) return 0;
+  int64_t axes = 1;
+  OrtStatus* absent = ort::KernelInfoGetAttribute_int64(op.api)(info, "axes", &axes);
+  if (absent != nullptr) ort::ReleaseStatus(op.api)(absent);
+  constexpr int64_t kMostAxes = 64;
+  if (axes < 1 || axes > kMostAxes) {
+    throw std::runtime_error("attribute 'axes' must be from 1 to 64; got " + std::to_string(axes));
+  }
+  return axes;
+}
 
 RegisterProgramOp::RegisterProgramOp(ProgramOpSpec spec) { MutableProgramOps().push_back(std::move(spec)); }
 

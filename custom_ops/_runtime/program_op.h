@@ -34,4 +34,8 @@ struct ProgramOp : OrtCustomOp {
   const OrtApi* api;
 };
 
+// The attributes of a node. Throw where they are not what they must be.
+std::string ReadProgramText(const OrtApi* api, const OrtKernelInfo* info);
+int64_t ReadAxes(const ProgramOp& op, const OrtKernelInfo* info);  // 0 where the op has no such attribute
+
 }  // namespace onnxfuse

@@ -55,8 +55,9 @@ Target TargetOf(const OrtApi* api, const OrtSessionOptions* options) {
   try {
     return {device, cuda::Device::Of(device).arch()};
   } catch (const std::runtime_error& error) {
-    WarnOnce(std::string("the session asks for ") + kCudaProvider + " on device " + std::to_string(device) + ", but " +
-             error.what() + ". Its operators run on the CPU; install NVIDIA's driver, or leave that provider out");
+    const std::string place = cuda::FindDriver(&why) == nullptr ? "" : " on device " + std::to_string(device);
+    WarnOnce(std::string("the session asks for ") + kCudaProvider + place + ", but " + error.what() +
+             ". Its operators of ai.onnxfuse run on the CPU; mend NVIDIA's driver, or leave that provider out");
     return {};
   }
 }

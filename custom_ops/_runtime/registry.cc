@@ -9,6 +9,7 @@
 
 #include "custom_ops/_runtime/adapter.h"
 #include "custom_ops/_runtime/cuda/form.h"
+#include "custom_ops/_runtime/cuda/program_gpu.h"
 #include "custom_ops/_runtime/ort_abi.h"
 #include "custom_ops/_runtime/program_op.h"
 #include "custom_ops/_runtime/providers.h"
@@ -43,13 +44,14 @@ struct Domain {
   Domain(const OrtApi* runtime, const Target& chosen, bool has_safe_inference) : api(runtime), target(chosen) {
     Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
-      if (target.IsCuda() && !HasKernel(spec)) continue;
+      if (target.IsCuda() && !HasKernel(Signature::Parse(spec.signature).name)) continue;
       for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, has_safe_inference);
     }
     for (const ProgramOpSpec& spec : AllProgramOps()) {
+      if (target.IsCuda() && !HasKernel(spec.name)) continue;
       for (int variant = 1; variant <= spec.variants; ++variant) {
-        program_ops.push_back(std::make_unique<ProgramOp>(spec, variant, api));
-        Check(ort::CustomOpDomain_Add(api)(handle, program_ops.back().get()));
+        Add(std::make_unique<ProgramOp>(spec, variant, api));
+        if (target.IsCuda()) Add(std::make_unique<cuda::ProgramOpOnGpu>(spec, variant, api));
       }
     }
     for (const auto& [reason, names] : without_kernel) {
@@ -58,8 +60,7 @@ struct Domain {
     }
   }
 
-  bool HasKernel(const OpSpec& spec) {
-    const std::string name = Signature::Parse(spec.signature).name;
+  bool HasKernel(const std::string& name) {
     const cuda::Form* form = cuda::FormOf(name);
     std::string why = "They have no CUDA kernel in this version";
     if (form != nullptr && form->exists(target.arch, &why)) return true;
@@ -74,6 +75,11 @@ struct Domain {
     if (variant > 1) signatures.back()->name += "_" + std::to_string(variant);
     Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference));
     if (form != nullptr) Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference, form));
+  }
+
+  void Add(std::unique_ptr<ProgramOp> op) {
+    Check(ort::CustomOpDomain_Add(api)(handle, op.get()));
+    program_ops.push_back(std::move(op));
   }
 
   void Add(std::vector<std::unique_ptr<CustomOp>> more) {

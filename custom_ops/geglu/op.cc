@@ -13,10 +13,14 @@ std::vector<Dims> OutputShapes(const Node&, const std::vector<Dims>& inputs) {
   return {y};
 }
 
+void Check(const Call& call) {
+  const Tensor& gate = call.Input(0);
+  if (!call.Input(1).is_given && gate.Columns() % 2 != 0)
+    call.Fail("gate must have an even last axis where up is not given; got ", gate.shape);
+}
+
 void Compute(const Call& call) {
   const Tensor &gate = call.Input(0), &up = call.Input(1);
-  if (!up.is_given && gate.Columns() % 2 != 0)
-    call.Fail("gate must have an even last axis where up is not given; got ", gate.shape);
   const Tensor y = call.Output(0);
   const bool is_gate_first = call.IntOf("gate_first") != 0;
   ForFloatType(gate.type, [&]<typename T>() {
@@ -35,6 +39,7 @@ const Register kGeGLU({
     .types = {{"T", FloatTypes()}},
     .attributes = {Choice("approximate", {"none", "tanh"}), Int("gate_first", 1, 0, 1)},
     .output_shapes = &OutputShapes,
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0, 1, 0>::kTable,
 });

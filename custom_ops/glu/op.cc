@@ -16,12 +16,17 @@ std::vector<Dims> OutputShapes(const Node& node, const std::vector<Dims>& inputs
   return {y};
 }
 
+void Check(const Call& call) {
+  const Tensor& gate = call.Input(0);
+  const int64_t axis = gate.rank() + call.IntOf("axis");
+  if (axis < 0) call.Fail("gate must have rank ", -call.IntOf("axis"), " or more, for its axis; got ", gate.shape);
+  if (!call.Input(1).is_given && gate.shape[static_cast<size_t>(axis)] % 2 != 0)
+    call.Fail("gate must have an even axis ", call.IntOf("axis"), " where up is not given; got ", gate.shape);
+}
+
 void Compute(const Call& call) {
   const Tensor &gate = call.Input(0), &up = call.Input(1);
   const int64_t axis = gate.rank() + call.IntOf("axis");
-  if (axis < 0) call.Fail("gate must have rank ", -call.IntOf("axis"), " or more, for its axis; got ", gate.shape);
-  if (!up.is_given && gate.shape[static_cast<size_t>(axis)] % 2 != 0)
-    call.Fail("gate must have an even axis ", call.IntOf("axis"), " where up is not given; got ", gate.shape);
   const Tensor y = call.Output(0);
   const int64_t rows = gate.Count(0, axis), stride = gate.Count(axis, gate.rank());
   const int64_t cols = up.is_given ? stride : stride / 2;
@@ -41,6 +46,7 @@ const Register kGLU({
     .types = {{"T", FloatTypes()}},
     .attributes = {Choice("activation", {"sigmoid", "relu"}), Int("axis", -1, -64, -1), Int("gate_first", 1, 0, 1)},
     .output_shapes = &OutputShapes,
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0, 1, 0>::kTable,
 });

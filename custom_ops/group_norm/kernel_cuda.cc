@@ -7,7 +7,6 @@ namespace {
 
 void Run(const Call& call, cuda::Queue& queue) {
   const Tensor &x = call.Input(0), &scale = call.Input(1), &bias = call.Input(2);
-  if (x.rank() < 2) call.Fail("x must have rank 2 or more; got ", x.shape);
   const Tensor y = call.Output(0);
   const int64_t groups = call.IntOf("num_groups"), channels = x.shape[1] / groups;
   const std::vector<int64_t> whole = {x.shape[0], groups, channels, x.Count(2, x.rank())};

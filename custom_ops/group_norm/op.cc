@@ -12,13 +12,18 @@ void RequireShape(const Call& call, int64_t channels, const char* name, const Te
   if (given.is_given && given.shape != want) call.Fail(name, " must have the shape ", want, "; got ", given.shape);
 }
 
-void Compute(const Call& call) {
-  const Tensor &x = call.Input(0), &scale = call.Input(1), &bias = call.Input(2);
+void Check(const Call& call) {
+  const Tensor& x = call.Input(0);
   if (x.rank() < 2) call.Fail("x must have rank 2 or more; got ", x.shape);
   const int64_t channels = x.shape[1], groups = call.IntOf("num_groups");
   if (channels % groups != 0) call.Fail("x must have a multiple of num_groups = ", groups, " channels; got ", x.shape);
-  RequireShape(call, channels, "scale", scale);
-  RequireShape(call, channels, "bias", bias);
+  RequireShape(call, channels, "scale", call.Input(1));
+  RequireShape(call, channels, "bias", call.Input(2));
+}
+
+void Compute(const Call& call) {
+  const Tensor &x = call.Input(0), &scale = call.Input(1), &bias = call.Input(2);
+  const int64_t channels = x.shape[1], groups = call.IntOf("num_groups");
   const Tensor y = call.Output(0);
   const GroupNormShape shape{x.shape[0], groups, channels / groups, x.Count(2, x.rank())};
   ForFloatType(x.type, [&]<typename T>() {
@@ -31,6 +36,7 @@ const Register kGroupNorm({
     .signature = "GroupNorm(x: T[...], scale: T?, bias: T?) -> (y: T[...])",
     .types = {{"T", FloatTypes()}},
     .attributes = {Int("num_groups", 1, 1), Float("epsilon", 1e-5f, 0.0f), Choice("activation", {"none", "silu"})},
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0>::kTable,
 });

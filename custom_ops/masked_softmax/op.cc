@@ -49,17 +49,22 @@ SoftmaxMask KindOf(const Tensor& mask) {
   }
 }
 
+void Check(const Call& call) {
+  const Tensor& x = call.Input(0);
+  if (x.rank() == 0) call.Fail("x must have rank 1 or more; got ", x.shape);
+  if (call.FloatOf("mask_value") == std::numeric_limits<float>::infinity())
+    call.Fail("mask_value must be finite or -inf; got ", call.FloatOf("mask_value"));
+  MaskSteps(call, x, call.Input(1));
+}
+
 void Compute(const Call& call) {
   const Tensor &x = call.Input(0), &mask = call.Input(1);
-  if (x.rank() == 0) call.Fail("x must have rank 1 or more; got ", x.shape);
   MaskedSoftmaxArgs args;
   args.rows = x.Rows();
   args.cols = x.Columns();
   args.scale = call.FloatOf("scale");
   args.mask_value = call.FloatOf("mask_value");
   args.zero_masked_rows = call.IntOf("zero_masked_rows") != 0;
-  if (args.mask_value == std::numeric_limits<float>::infinity())
-    call.Fail("mask_value must be finite or -inf; got ", args.mask_value);
   const std::vector<int64_t> steps = MaskSteps(call, x, mask);
   for (size_t axis = 0; axis + 1 < steps.size(); ++axis) AddAxis(call, x, x.shape[axis], steps[axis], &args);
   args.mask = mask.data;
@@ -74,6 +79,7 @@ const Register kMaskedSoftmax({
     .types = {{"T", FloatTypes()}, {"M", {Type::kBool, Type::kFloat, Type::kFloat16, Type::kBFloat16}}},
     .attributes = {Float("scale", 1.0f), AnyFloat("mask_value", -std::numeric_limits<float>::infinity()),
                    Int("zero_masked_rows", 0, 0, 1)},
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0>::kTable,
 });

@@ -12,11 +12,16 @@ void RequireShape(const Call& call, const Tensor& x, int64_t axis, const char* n
   if (given.is_given && given.shape != want) call.Fail(name, " must have the shape ", want, "; got ", given.shape);
 }
 
-void Compute(const Call& call) {
+void Check(const Call& call) {
   const Tensor &x = call.Input(0), &scale = call.Input(1);
   const int64_t axis = x.rank() + call.IntOf("axis");
   if (axis < 0) call.Fail("x must have rank ", -call.IntOf("axis"), " or more, for its axis; got ", x.shape);
   RequireShape(call, x, axis, "scale", scale);
+}
+
+void Compute(const Call& call) {
+  const Tensor &x = call.Input(0), &scale = call.Input(1);
+  const int64_t axis = x.rank() + call.IntOf("axis");
   const Tensor y = call.Output(0);
   ForFloatType(x.type, [&]<typename T>() {
     RmsNormCpu(x.As<T>(), scale.As<T>(), y.As<T>(), x.Count(0, axis), x.Count(axis, x.rank()), call.FloatOf("epsilon"),
@@ -28,6 +33,7 @@ const Register kRMSNorm({
     .signature = "RMSNorm(x: T[...], scale: T?) -> (y: T[...])",
     .types = {{"T", FloatTypes()}},
     .attributes = {Int("axis", -1, -64, -1), Float("epsilon", 1e-5f, 0.0f)},
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0>::kTable,
 });

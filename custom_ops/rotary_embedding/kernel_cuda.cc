@@ -35,7 +35,7 @@ void Run(const Call& call, cuda::Queue& queue) {
   const cuda::Term second = f("Add", f("Mul", b, cos_b), f("Mul", a, sin_b));
   queue.Run(f.Text({f.Output(first, y), f.Output(second, y)}), 0,
             {from.first, from.second, cosines.first, cosines.second, sines.first, sines.second}, {to.first, to.second});
-  if (turning == size || (x.data != nullptr && x.data == y.data)) return;
+  if (turning == size || x.data == y.data) return;
   cuda::Formula copy;
   const cuda::Term same = copy.Input(x);
   queue.Run(copy.Text({copy.Output(same, y)}), 0, {cuda::View::Of(x).Slice(last, turning, size - turning)},

@@ -46,15 +46,27 @@ void AddAxis(const Call& call, const Tensor& x, int64_t size, int64_t cos_step, 
   ++layout->axes;
 }
 
+int64_t RotaryDim(const Call& call) {
+  return call.IntOf("rotary_dim") == 0 ? call.Input(0).Columns() : call.IntOf("rotary_dim");
+}
+
+void Check(const Call& call) {
+  const Tensor& x = call.Input(0);
+  const int64_t rotary_dim = RotaryDim(call);
+  if (rotary_dim % 2 != 0 || rotary_dim > x.Columns()) {
+    call.Fail("rotary_dim must be even and at most the last axis of x ", x.shape, "; got ", rotary_dim);
+  }
+  bool is_full = false;
+  Steps(call, "cos", x, call.Input(1), rotary_dim, &is_full);
+  Steps(call, "sin", x, call.Input(2), rotary_dim, &is_full);
+}
+
 void Compute(const Call& call) {
   const Tensor &x = call.Input(0), &cos = call.Input(1), &sin = call.Input(2);
   RotaryLayout layout;
   layout.row_size = x.Columns();
-  layout.rotary_dim = call.IntOf("rotary_dim") == 0 ? layout.row_size : call.IntOf("rotary_dim");
+  layout.rotary_dim = RotaryDim(call);
   layout.is_interleaved = call.IntOf("interleaved") != 0;
-  if (layout.rotary_dim % 2 != 0 || layout.rotary_dim > layout.row_size) {
-    call.Fail("rotary_dim must be even and at most the last axis of x ", x.shape, "; got ", layout.rotary_dim);
-  }
   const std::vector<int64_t> cos_steps = Steps(call, "cos", x, cos, layout.rotary_dim, &layout.is_cos_full);
   const std::vector<int64_t> sin_steps = Steps(call, "sin", x, sin, layout.rotary_dim, &layout.is_sin_full);
   for (size_t axis = 0; axis + 1 < x.shape.size(); ++axis)
@@ -69,6 +81,7 @@ const Register kRotaryEmbedding({
     .signature = "RotaryEmbedding(x: T[..., d], cos: T, sin: T) -> (y: T[..., d])",
     .types = {{"T", FloatTypes()}},
     .attributes = {Int("interleaved", 0, 0, 1), Int("rotary_dim", 0, 0)},
+    .check = &Check,
     .compute = &Compute,
     .inplace = Inplace<0, 0>::kTable,
 });

@@ -21,7 +21,7 @@ FAKE = Path(__file__).parent / "fake"
 
 @dataclass(frozen=True)
 class Ran:
-    """What a node gave in each run, and what was launched; `made`: for the making of its kernel, which must be nothing."""
+    """What a node gave in each run, and what the driver saw: loads and launches, for the making of the node and for its runs."""
 
     outputs: list[list[Any]]
     made: list[dict[str, Any]]

@@ -85,8 +85,10 @@ def slots() -> dict[str, int]:
 class Runtime:
     """The function table, and the objects behind the handles that it gives out."""
 
-    def __init__(self, library: Path) -> None:
+    def __init__(self, library: Path, *, is_sanitized: bool = False) -> None:
+        self.is_sanitized = is_sanitized  # AddressSanitizer watches what malloc gives
         self.available = [CUDA, "CPUExecutionProvider"]
+        self.scratch: dict[int, Any] = {}  # memory that the library has not given back
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(16, 16)
         self._kept: list[Any] = []
@@ -133,6 +135,7 @@ class Runtime:
         self._check(self._call(op, COMPUTE, kernel, self._new(call)))
         for guard in call.guards:
             guard.__exit__(None)
+        assert not self.scratch, "scratch memory must be given back when a call ends"
         return [call.outputs.get(i) for i in range(len(call.wanted))]
 
     def destroy(self, op: int, kernel: int) -> None:
@@ -292,10 +295,13 @@ class Runtime:
         if index in call.over:
             array = call.inputs[call.over[index]].array
             assert array.shape == shape, "an output of another size cannot take an input's memory"
+        elif self.is_sanitized:
+            array = allocated(np.empty(shape, dtype))
         else:
             call.guards.append(Guarded(shape, dtype))
             array = call.guards[-1].array
-            array.view(np.uint8)[...] = 0xFF  # NaN, or an absurd number, where nothing is written
+        if index not in call.over:
+            ctypes.memset(array.ctypes.data, 0xFF, array.nbytes)  # NaN, or an absurd number, where nothing is written
         call.outputs[index] = array
         _write(out, WORD, self._new(Value(array, call.device)))
 
@@ -310,9 +316,16 @@ class Runtime:
 
     def _kernel_context_get_scratch_buffer(self, run: int, memory: int, count: int, out: int, *_: int) -> None:
         assert self._objects[memory] == self._objects[run].device
-        scratch = at_page_end(np.full(count, 0xFF, np.uint8))
+        scratch = (allocated if self.is_sanitized else at_page_end)(np.full(count, 0xFF, np.uint8))
         self._objects[run].scratch.append(scratch)
+        self.scratch[scratch.ctypes.data] = scratch
         _write(out, WORD, scratch.ctypes.data)
+
+    def _kernel_context_get_allocator(self, run: int, memory: int, out: int, *_: int) -> None:
+        _write(out, WORD, self._new(self._objects[memory]))
+
+    def _allocator_free(self, allocator: int, memory: int, *_: int) -> None:
+        del self.scratch[memory]  # KeyError: freed twice, or never given
 
     def _kernel_context_parallel_for(self, *_: int) -> None:
         raise AssertionError("a kernel of a GPU asks for threads of the CPU")
@@ -337,6 +350,15 @@ def _write_text(out: int, size: int, text: str) -> None:
     _write(size, WORD, len(text) + 1)
     if out:
         ctypes.memmove(out, text.encode() + b"\0", len(text) + 1)
+
+
+def allocated(array: Any, missing: int = 0) -> Any:
+    """A copy in memory of malloc, less `missing` bytes at its end. It is never freed."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    address = libc.malloc(WORD(max(array.nbytes - missing, 1)))
+    ctypes.memmove(address, array.ctypes.data, array.nbytes - missing)
+    return np.frombuffer((ctypes.c_char * array.nbytes).from_address(address), array.dtype).reshape(array.shape)
 
 
 def elements(shape: Sequence[int]) -> int:

@@ -17,10 +17,9 @@ from typing import Any
 
 from onnx import helper
 
-from tests.gpu.runtime import CUDA, Info, Run, Runtime, Value
+from onnxfuse.op import ONNX_TYPES
+from tests.gpu.runtime import CUDA, Info, Run, Runtime, Value, allocated
 from tests.kernels.harness import at_page_end
-
-RAW = "raw"
 
 
 class Worker:
@@ -29,7 +28,7 @@ class Worker:
         self._driver = ctypes.CDLL(str(fakes / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
         self._driver.fake_cuda_log.restype = ctypes.c_char_p
         ctypes.CDLL(str(fakes / "libnvrtc.so.13"), mode=ctypes.RTLD_GLOBAL)
-        self._runtime = Runtime(library)
+        self._runtime = Runtime(library, is_sanitized="libasan" in os.environ.get("LD_PRELOAD", ""))
         self._ops: dict[tuple[str, ...], dict[tuple[str, str], list[int]]] = {}
 
     def registered(self, config: Mapping[str, str], available: Sequence[str] | None = None) -> list[tuple[str, str, int]]:
@@ -64,6 +63,7 @@ class Worker:
         threads: int = 1,
         runs: int = 1,
         only_make: bool = False,
+        missing: int = 0,
     ) -> tuple[list[list[Any]], list[dict[str, Any]], list[dict[str, Any]]]:
         """The outputs of every run, what was launched for the making, and what for the runs."""
         arrays = [None if i is None else _unpacked(i) for i in inputs]
@@ -72,12 +72,13 @@ class Worker:
         chosen = self._runtime.op_for(ops, types)
         shapes = declared if declared is not None else [None if a is None else a.shape for a in arrays]
         infos = [None if s is None else (t, s) for t, s in zip(types, shapes, strict=True)]
-        kernel = self._runtime.make(chosen, Info(attributes, infos, len(output_types), device))
+        named = max(number for number, kind in enumerate(output_types, 1) if kind is not None)  # a node ends with its last output
+        kernel = self._runtime.make(chosen, Info(attributes, infos, named, device))
         made = self.launches()
 
         def one(_: int) -> list[Any]:
-            own = [None if a is None else Value(at_page_end(a), device) for a in arrays]
-            kinds = [0 if t is None else int(getattr(__import__("onnx").TensorProto, t.upper())) for t in output_types]
+            own = [None if a is None else Value(self._placed(a, missing), device) for a in arrays]
+            kinds = [0 if t is None else ONNX_TYPES[t] for t in output_types]
             call = Run(own, [t is not None for t in output_types], device, over or {}, types=kinds)
             return [None if o is None else _packed(o) for o in self._runtime.run(chosen, kernel, call)]
 
@@ -90,6 +91,10 @@ class Worker:
                 results = list(pool.map(one, range(runs)))
         self._runtime.destroy(chosen, kernel)
         return results, made, self.launches()
+
+    def _placed(self, array: Any, missing: int) -> Any:
+        """A copy that ends where no access is allowed any more; under AddressSanitizer `missing` bytes earlier."""
+        return allocated(array, missing) if self._runtime.is_sanitized else at_page_end(array)
 
     def _session(self, device: int) -> dict[tuple[str, str], list[int]]:
         entry = f"{CUDA}:{device},CPUExecutionProvider"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "custom_ops/_runtime/cuda/compile.h"
-#include "custom_ops/_runtime/cuda/generate.h"
+#include "custom_ops/_runtime/program_plan.h"
 
 namespace onnxfuse::cuda {
 namespace {
@@ -27,7 +27,7 @@ View View::Slice(int64_t axis, int64_t begin, int64_t size, int64_t by) const {
   const auto at = static_cast<size_t>(axis);
   part.shape[at] = size;
   part.steps[at] = steps[at] * by;
-  if (data != nullptr) part.data = static_cast<char*>(data) + begin * steps[at] * SizeOf(type);
+  part.data = static_cast<char*>(data) + begin * steps[at] * SizeOf(type);
   return part;
 }
 
@@ -41,8 +41,7 @@ View View::Swap(int64_t one, int64_t other) const {
 const Program& NodeKernels::ProgramOf(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = programs_.find(text);
-  return found != programs_.end() ? found->second
-                                  : programs_.emplace(text, Lowered(Program::Parse(text))).first->second;
+  return found != programs_.end() ? found->second : programs_.emplace(text, Lower(Program::Parse(text))).first->second;
 }
 
 const Form* FormOf(const std::string& op) {

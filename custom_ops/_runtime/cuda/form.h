@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "custom_ops/_runtime/cuda/device.h"
@@ -33,6 +35,9 @@ struct View {
   View Swap(int64_t one, int64_t other) const;
 };
 
+// Where the memory of a rehearsal would be: well aligned, no two alike, and never read or written.
+inline void* Nowhere(size_t index) { return reinterpret_cast<void*>((index + 1) << 40); }
+
 // What a node needs of the runtime during one call; nothing of it where a call is only rehearsed.
 class Session {
  public:
@@ -44,29 +49,42 @@ class Session {
   ~Session() = default;
 };
 
-// What one node has used: its programs by their text, and its kernels by what they were made for.
+// What one node has used: its programs by their text, and all that a run needs beside addresses by program and layout.
 class NodeKernels {
  public:
   // The program of a text, lowered.
   const Program& ProgramOf(const std::string& text);
 
-  // What `make` gives for `key`, made once.
+  // What a run of a program over operands that lie in one way starts, in order; nothing where there are no elements.
+  struct Prepared {
+    std::vector<Kernel> kernels;
+    Launch launch;
+    std::vector<uint64_t> argument;  // words of 8 bytes; those of addresses are 0
+    size_t first_address = 0;        // the place of the first operand's; that of scratch memory is the last word
+    size_t scratch_bytes = 0;
+  };
+
+  // What `make` gives for `key`, made once and kept as long as there are not too many.
   template <typename Make>
-  Kernel Get(const std::string& key, Make&& make) {
+  std::shared_ptr<const Prepared> Get(const std::string& key, Make&& make) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = kernels_.find(key);
-      if (found != kernels_.end()) return found->second;
+      const auto found = prepared_.find(key);
+      if (found != prepared_.end()) return found->second;
     }
-    const Kernel kernel = make();
+    const auto made = std::make_shared<const Prepared>(make());
     const std::lock_guard<std::mutex> lock(mutex_);
-    return kernels_.emplace(key, kernel).first->second;
+    if (prepared_.size() >= kMostPrepared) prepared_.clear();
+    prepared_.emplace(key, made);
+    return made;
   }
 
  private:
+  static constexpr size_t kMostPrepared = 1024;
+
   std::mutex mutex_;
   std::map<std::string, Program> programs_;
-  std::map<std::string, Kernel> kernels_;
+  std::unordered_map<std::string, std::shared_ptr<const Prepared>> prepared_;
 };
 
 // One program that a form asks for, as `kernels show` prints it.
@@ -100,7 +118,7 @@ class Queue {
 
 struct Form {
   std::string op;
-  void (*run)(const Call& call, Queue& queue);
+  void (*run)(const Call& call, Queue& queue);  // null for an op whose nodes carry their programs
   // Whether the op has a kernel for devices of this architecture; if not, `*why` says why, and how to get one.
   bool (*exists)(int arch, std::string* why);
 };

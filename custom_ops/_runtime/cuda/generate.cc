@@ -1,136 +1,16 @@
 #include "custom_ops/_runtime/cuda/generate.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
-#include <cstdio>
 #include <sstream>
 
+#include "custom_ops/_runtime/cuda/expression.h"
 #include "custom_ops/_runtime/cuda/passes.h"
 #include "custom_ops/_runtime/cuda/prelude.h"
-#include "custom_ops/_runtime/half.h"
 
 namespace onnxfuse::cuda {
 namespace {
 
-// The type of an element in memory.
-const char* StorageOf(Type type) {
-  switch (type) {
-    case Type::kFloat16: return "Half";
-    case Type::kBFloat16: return "BFloat16";
-    case Type::kBool: return "uint8";
-    case Type::kInt32: return "int";
-    case Type::kInt16: return "short";
-    default: return NameOf(type);
-  }
-}
-
-// The type of a value: 16-bit floats are floats, rounded after each step.
-const char* ValueTypeOf(Type type) {
-  if (type == Type::kFloat16 || type == Type::kBFloat16) return "float";
-  return type == Type::kBool ? "bool" : StorageOf(type);
-}
-
 std::string Number(size_t number) { return std::to_string(number); }
-
-std::string Real(double value, bool is_double) {
-  if (std::isnan(value)) return is_double ? "(double)NotANumber()" : "NotANumber()";
-  if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + (is_double ? "(double)Infinity()" : "Infinity()");
-  char text[64];
-  std::snprintf(text, sizeof(text), is_double ? "%.17g" : "%.9g", value);
-  const std::string digits = text;
-  const bool is_whole = digits.find_first_of(".e") == std::string::npos;
-  return digits + (is_whole ? ".0" : "") + (is_double ? "" : "f");
-}
-
-std::string ConstantText(const Step& step) {
-  switch (step.type) {
-    case Type::kFloat: return Real(static_cast<float>(step.real), false);
-    case Type::kFloat16: return Real(ToFloat(FromFloat<Half>(static_cast<float>(step.real))), false);
-    case Type::kBFloat16: return Real(ToFloat(FromFloat<BFloat16>(static_cast<float>(step.real))), false);
-    case Type::kDouble: return Real(step.real, true);
-    case Type::kBool: return step.whole != 0 ? "true" : "false";
-    default:
-      return std::string("(") + StorageOf(step.type) + ")" + std::to_string(static_cast<uint64_t>(step.whole)) + "ull";
-  }
-}
-
-// `text`, a float, rounded as `type` rounds it.
-std::string Rounded(const std::string& text, Type type) {
-  if (type == Type::kFloat16) return "HalfRounded(" + text + ")";
-  return type == Type::kBFloat16 ? "BFloat16Rounded(" + text + ")" : text;
-}
-
-// The letter and the number of a value in the text: x0, v0.
-std::string NameOfValue(const Program& program, int value) {
-  return program.IsInput(value) ? "x" + std::to_string(value) : "v" + std::to_string(value - program.InputCount());
-}
-
-std::string ExpressionOf(const Program& program, int value) {
-  const Step& step = program.StepOf(value);
-  if (step.primitive == Primitive::kConst) return ConstantText(step);
-  std::string arguments;
-  for (const int argument : step.arguments) {
-    arguments += (arguments.empty() ? "" : ", ") + NameOfValue(program, argument);
-  }
-  if (step.primitive == Primitive::kCast) {
-    return Rounded(std::string("CastTo<") + ValueTypeOf(step.type) + ">::Of(" + arguments + ")", step.type);
-  }
-  return Rounded(std::string(NameOf(step.primitive)) + "(" + arguments + ")", step.type);
-}
-
-std::string Least(Type type) {
-  if (IsReal(type)) return type == Type::kDouble ? "-(double)Infinity()" : "-Infinity()";
-  if (IsUnsigned(type)) return "0";
-  return std::string("(") + StorageOf(type) + ")(1ull << " + std::to_string(8 * SizeOf(type) - 1) + ")";
-}
-
-std::string Most(Type type) {
-  if (IsReal(type)) return type == Type::kDouble ? "(double)Infinity()" : "Infinity()";
-  const std::string all = std::string("(") + StorageOf(type) + ")~0ull";
-  if (IsUnsigned(type)) return all;
-  return std::string("(") + StorageOf(type) + ")((1ull << " + std::to_string(8 * SizeOf(type) - 1) + ") - 1)";
-}
-
-// How a reduction is put together: the prelude's operation for the parts of threads, what a part starts with, the part
-// `r` with the element `x` added, and the result from the whole `r`.
-struct Reduction {
-  const char* operation;
-  std::string start;
-  std::string next;
-  std::string finish;
-  const char* type;  // of a part
-};
-
-Reduction ReductionOf(const Step& step) {
-  const char* type = ValueTypeOf(step.type);
-  const std::string first = "column + e == 0";
-  switch (step.primitive) {
-    case Primitive::kReduceMean: return {"Sum", "0", "Add(r, x)", std::string("Div(r, (") + type + ")p.columns)", type};
-    case Primitive::kReduceMax: return {"Greatest", Least(step.type), "Greater(" + first + ", r, x)", "r", type};
-    case Primitive::kReduceMin: return {"Least", Most(step.type), "Smaller(" + first + ", r, x)", "r", type};
-    case Primitive::kReduceProd:
-      if (IsReal(step.type)) return {"Product", "1", "Mul(r, (double)x)", std::string("(") + type + ")r", "double"};
-      return {"Product", "1", "Mul(r, x)", "r", type};
-    case Primitive::kReduceSumSquare: return {"Sum", "0", "Add(r, Mul(x, x))", "r", type};
-    case Primitive::kReduceL1: return {"Sum", "0", "Add(r, Abs(x))", "r", type};
-    case Primitive::kReduceL2: return {"Sum", "0", "Add(r, Mul(x, x))", "Sqrt(r)", type};
-    default: return {"Sum", "0", "Add(r, x)", "r", type};
-  }
-}
-
-// A formula of a Reduction with the names of the part and of the element in it.
-std::string With(const std::string& formula, const std::string& part, const std::string& element) {
-  std::string text;
-  for (size_t i = 0; i < formula.size(); ++i) {
-    const auto is_word = [&](size_t at) {
-      return at < formula.size() && std::isalnum(static_cast<unsigned char>(formula[at]));
-    };
-    const bool is_alone = (i == 0 || !is_word(i - 1)) && !is_word(i + 1);
-    text += is_alone && formula[i] == 'r' ? part : is_alone && formula[i] == 'x' ? element : std::string(1, formula[i]);
-  }
-  return text;
-}
 
 class Writer {
  public:
@@ -222,15 +102,22 @@ class Writer {
     return type == Type::kBool ? stored + " != 0" : stored;
   }
 
-  std::string Stored(size_t operand, const std::string& value) const {
+  // The value of an output as an element of storage.
+  std::string Stored(size_t operand) const {
+    const int value = ResultOf(operand);
     const Type type = TypeOf(operand);
-    if (type == Type::kFloat16) return "ToHalf(" + value + ")";
-    if (type == Type::kBFloat16) return "ToBFloat16(" + value + ")";
-    return type == Type::kBool ? "(uint8)" + value : value;
+    if (NarrowingTo(type) == nullptr) return (type == Type::kBool ? "(uint8)" : "") + Name(value);
+    return program_.IsInput(value) ? std::string(NarrowingTo(type)) + "(" + Name(value) + ")" : "h" + Name(value);
   }
 
+  // A value from an expression. One of a 16-bit float type is rounded, and is there in its type too, as h<name>.
   void Define(int depth, int value, const std::string& expression) {
-    Line(depth, "const ", ValueTypeOf(program_.TypeOf(value)), " ", Name(value), " = ", expression, ";");
+    const Type type = program_.TypeOf(value);
+    const bool is_rounded = NarrowingTo(type) != nullptr && !program_.IsInput(value);
+    if (is_rounded)
+      Line(depth, "const ", StorageOf(type), " h", Name(value), " = ", NarrowingTo(type), "(", expression, ");");
+    Line(depth, "const ", ValueTypeOf(type), " ", Name(value), " = ",
+         is_rounded ? "Widen(h" + Name(value) + ")" : expression, ";");
   }
 
   // Values that are one for the row and can be had from pass `pass` on, but for reductions. The inputs among them are
@@ -296,7 +183,7 @@ class Writer {
   void WriteRowStores(int depth, const std::string& guard) {
     for (size_t operand = program_.inputs.size(); operand < OperandCount(); ++operand) {
       if (variant_.walks[operand] != Walk::kRow) continue;
-      Line(depth, guard, "d", operand, "[0] = ", Stored(operand, Name(ResultOf(operand))), ";");
+      Line(depth, guard, "d", operand, "[0] = ", Stored(operand), ";");
     }
   }
 
@@ -306,7 +193,7 @@ class Writer {
 
   void WriteOutputElements(int depth) {
     for (const size_t operand : ElementOutputs()) {
-      Line(depth, "o", operand, ".v[e] = ", Stored(operand, Name(ResultOf(operand))), ";");
+      Line(depth, "o", operand, ".v[e] = ", Stored(operand), ";");
     }
   }
 
@@ -387,7 +274,7 @@ class Writer {
   void WriteFinishes(int pass) {
     for (const int value : passes_.ReductionsIn(pass)) {
       const Reduction reduction = ReductionOf(program_.StepOf(value));
-      Define(1, value, Rounded(With(reduction.finish, "r" + Name(value), ""), program_.TypeOf(value)));
+      Define(1, value, With(reduction.finish, "r" + Name(value), ""));
     }
   }
 

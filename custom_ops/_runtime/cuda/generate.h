@@ -43,7 +43,4 @@ int PassCount(const Program& program);
 // 32-bit registers that keeping one element of a row takes.
 int KeptWords(const Program& program, const std::vector<Walk>& walks);
 
-// The program in which every reduction is one that can be put together from parts: ReduceLogSumExp is two.
-Program Lowered(const Program& program);
-
 }  // namespace onnxfuse::cuda

@@ -30,6 +30,15 @@ std::vector<int64_t> CommonShape(const std::vector<const View*>& operands) {
   return common;
 }
 
+// An output must have the common shape, or size 1 along the row.
+void CheckOutput(const View& view, const std::vector<int64_t>& common, size_t axes) {
+  std::vector<int64_t> row = common;
+  std::fill(row.end() - static_cast<std::ptrdiff_t>(axes), row.end(), 1);
+  if (view.shape == common || view.shape == row) return;
+  throw std::invalid_argument("inputs must broadcast to the output's shape " + Show(view.shape) +
+                              "; they broadcast to " + Show(common));
+}
+
 // Steps along the axes of the common shape; 0 where the operand is broadcast.
 std::vector<int64_t> StepsIn(const View& view, const std::vector<int64_t>& common) {
   std::vector<int64_t> steps(common.size(), 0);
@@ -102,6 +111,7 @@ Layout Layout::Of(size_t axes, bool is_flat, const std::vector<View>& inputs, co
   if (axes > common.size()) {
     throw std::invalid_argument("a row has " + std::to_string(axes) + " axes; the inputs have " + Show(common));
   }
+  for (const View& view : outputs) CheckOutput(view, common, is_flat ? 0 : axes);
   Layout layout;
   std::vector<std::vector<int64_t>> steps;
   for (const View* view : views) {

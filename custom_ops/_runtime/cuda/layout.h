@@ -39,8 +39,7 @@ struct Layout {
   size_t column_axes() const { return sizes.size() - row_axes; }
 };
 
-// The most elements, a power of two, that each operand can load at once with at most 16 bytes an instruction. Memory of a
-// rehearsal, which has no address, counts as aligned.
+// The most elements, a power of two, that each operand can load at once with at most 16 bytes an instruction.
 int VectorWidth(const Layout& layout);
 
 }  // namespace onnxfuse::cuda

@@ -3,8 +3,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "custom_ops/_runtime/cuda/ort_gpu.h"
-
 namespace onnxfuse::cuda {
 namespace {
 
@@ -22,7 +20,7 @@ class Guesses {
   std::map<std::string, int64_t> guesses_;
 };
 
-// An input as the model declares it, without memory; not given where the node leaves it out or nothing is known.
+// An input as the model declares it; not given where the node leaves it out or nothing is known.
 Tensor Declared(const OrtApi* api, const OrtKernelInfo* info, size_t index, Guesses* guesses) {
   Tensor tensor;
   OrtTypeInfo* type = nullptr;
@@ -41,6 +39,7 @@ Tensor Declared(const OrtApi* api, const OrtKernelInfo* info, size_t index, Gues
     status = ort::GetTensorElementType(api)(shape, &element);
     tensor.type = static_cast<Type>(element);
     tensor.is_given = true;
+    tensor.data = Nowhere(index);
   }
   ort::ReleaseTypeInfo(api)(type);
   Check(status);
@@ -60,6 +59,7 @@ class RehearsedCall final : public NodeCall {
   Tensor Output(size_t index) const override {
     Tensor tensor = Expected(index);
     tensor.is_given = index < output_count_;
+    tensor.data = Nowhere(node_.op.signature.inputs.size() + index);
     return tensor;
   }
 
@@ -99,21 +99,40 @@ Stream RuntimeSession::stream() const {
   return static_cast<Stream>(stream);
 }
 
-void* RuntimeSession::Scratch(size_t bytes) const {
+const OrtMemoryInfo* RuntimeSession::Memory() const {
   const OrtValue* value = nullptr;
   const OrtMemoryInfo* memory = nullptr;
-  void* scratch = nullptr;
   Check(ort::KernelContext_GetInput(api_)(context_, 0, &value));
   Check(ort::GetTensorMemoryInfo(api_)(value, &memory));
-  Check(ort::KernelContext_GetScratchBuffer(api_)(context_, memory, bytes, &scratch));
+  return memory;
+}
+
+void* RuntimeSession::Scratch(size_t bytes) const {
+  void* scratch = nullptr;
+  Check(ort::KernelContext_GetScratchBuffer(api_)(context_, Memory(), bytes, &scratch));
+  scratch_.push_back(scratch);
   return scratch;
+}
+
+RuntimeSession::~RuntimeSession() {
+  if (scratch_.empty()) return;
+  OrtAllocator* allocator = nullptr;
+  // It was there when the memory was taken from it; a failure to give it back has nobody to be told to.
+  OrtStatus* status = Guard(api_, [&] {
+    Check(ort::KernelContext_GetAllocator(api_)(context_, Memory(), &allocator));
+    for (void* scratch : scratch_) Check(ort::AllocatorFree(api_)(allocator, scratch));
+  });
+  if (allocator != nullptr) ort::ReleaseAllocator(api_)(allocator);
+  if (status != nullptr) ort::ReleaseStatus(api_)(status);
 }
 
 std::unique_ptr<NodeOnGpu> NodeOnGpu::Make(const NodeFacts& node, const OrtKernelInfo* info) {
   std::unique_ptr<NodeOnGpu> made(new NodeOnGpu(DeviceOf(node.op.api, info)));
   try {
     Queue rehearsal(&made->device_, &made->kernels_, nullptr);
-    node.op.form->run(RehearsedCall(node, info), rehearsal);
+    const RehearsedCall call(node, info);
+    if (node.op.spec.check != nullptr) node.op.spec.check(call);
+    node.op.form->run(call, rehearsal);
   } catch (const DeviceError&) {
     throw;
   } catch (const std::exception&) {
@@ -125,7 +144,9 @@ std::unique_ptr<NodeOnGpu> NodeOnGpu::Make(const NodeFacts& node, const OrtKerne
 void NodeOnGpu::Run(const NodeFacts& node, OrtKernelContext* context) const {
   const RuntimeSession session(node.op.api, context);
   Queue queue(&device_, &kernels_, &session);
-  node.op.form->run(RuntimeCall(node, context), queue);
+  const RuntimeCall call(node, context);
+  if (node.op.spec.check != nullptr) node.op.spec.check(call);
+  node.op.form->run(call, queue);
 }
 
 }  // namespace onnxfuse::cuda

@@ -15,12 +15,15 @@ namespace onnxfuse::ort {
 #define ONNXFUSE_ORT_GPU_SLOTS(X)                                                                                 \
   X(55, OrtStatus*, CastTypeInfoToTensorInfo, (const OrtTypeInfo*, const OrtTensorTypeAndShapeInfo**))            \
   X(72, OrtStatus*, MemoryInfoGetId, (const OrtMemoryInfo*, int*))                                                \
+  X(76, OrtStatus*, AllocatorFree, (OrtAllocator*, void*))                                                        \
   X(77, OrtStatus*, AllocatorGetInfo, (const OrtAllocator*, const OrtMemoryInfo**))                               \
   X(98, void, ReleaseTypeInfo, (OrtTypeInfo*))                                                                    \
   X(132, void, ReleaseAllocator, (OrtAllocator*))                                                                 \
   X(193, OrtStatus*, KernelContext_GetGPUComputeStream, (const OrtKernelContext*, void**))                        \
   X(194, OrtStatus*, GetTensorMemoryInfo, (const OrtValue*, const OrtMemoryInfo**))                               \
   X(234, OrtStatus*, KernelInfo_GetInputTypeInfo, (const OrtKernelInfo*, size_t, OrtTypeInfo**))                  \
+  X(253, OrtStatus*, KernelContext_GetAllocator,                                                                  \
+    (const OrtKernelContext*, const OrtMemoryInfo*, OrtAllocator**))                                              \
   X(277, OrtStatus*, KernelContext_GetScratchBuffer,                                                              \
     (const OrtKernelContext*, const OrtMemoryInfo*, size_t, void**))                                              \
   X(278, OrtStatus*, KernelInfoGetAllocator, (const OrtKernelInfo*, OrtMemType, OrtAllocator**))

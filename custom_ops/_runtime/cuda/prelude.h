@@ -39,8 +39,6 @@ DEVICE BFloat16 ToBFloat16(float x) {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return BFloat16{(uint16)((bits >> 16) | 0x40u)};
   return BFloat16{(uint16)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
 }
-DEVICE float HalfRounded(float x) { return Widen(ToHalf(x)); }
-DEVICE float BFloat16Rounded(float x) { return Widen(ToBFloat16(x)); }
 
 // Casts. A number that an integer type does not hold goes as x86 takes it: by way of 32 or 64 bits, or their minimum.
 DEVICE int64 Whole64(double x) { return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64)x : (int64)(1ull << 63); }
@@ -159,8 +157,8 @@ struct Product { template <typename T> static __device__ __forceinline__ T Of(T 
 struct Greatest { template <typename T> static __device__ __forceinline__ T Of(T x, T y) { return Max(x, y); } };
 struct Least { template <typename T> static __device__ __forceinline__ T Of(T x, T y) { return Min(x, y); } };
 // The next element of a thread's share: NaN is passed over, but for the first element of a row, which stays.
-template <typename T> DEVICE T Greater(bool is_first, T x, T y) { return is_first || y > x ? y : x; }
-template <typename T> DEVICE T Smaller(bool is_first, T x, T y) { return is_first || y < x ? y : x; }
+template <typename T> DEVICE T NextGreatest(bool is_first, T x, T y) { return is_first || y > x ? y : x; }
+template <typename T> DEVICE T NextLeast(bool is_first, T x, T y) { return is_first || y < x ? y : x; }
 
 // Over `kThreads` neighbouring threads, a power of two up to 32, or all 256 of a block; all of them get the result.
 template <typename Op, int kThreads, typename T>

@@ -31,10 +31,17 @@ bool LiesOverAnInput(const Layout& layout, size_t input_count) {
   for (size_t output = input_count; output < layout.operands.size(); ++output) {
     for (size_t input = 0; input < input_count; ++input) {
       const Walked &a = layout.operands[output], &b = layout.operands[input];
-      if (a.data != nullptr && a.data == b.data && a.walk == Walk::kRow) return true;
+      if (a.data == b.data && a.walk == Walk::kRow) return true;
     }
   }
   return false;
+}
+
+// Whether the next element of a row is far away in some operand, and the next row's near.
+bool AreRowsSideBySide(const Layout& layout) {
+  return std::any_of(layout.operands.begin(), layout.operands.end(), [&](const Walked& operand) {
+    return operand.walk == Walk::kGather && operand.steps[layout.row_axes - 1] == 1;
+  });
 }
 
 // A kernel for one layout: what its text depends on, and how a row is shared out.
@@ -53,16 +60,17 @@ struct Plan {
     if (!variant.is_flat) ShareRow(program, layout, multiprocessors);
   }
 
-  // Up to 256 vectors go to a warp or a part of it, more to a block. Rows of which each thread can keep its share are
-  // read once.
+  // Up to 256 vectors go to a warp or a part of it, more to a block; where rows lie side by side, a row goes to a thread.
+  // Rows of which each thread can keep its share are read once.
   void ShareRow(const Program& program, const Layout& layout, int multiprocessors) {
     const int64_t vectors = CeilDiv(layout.columns, variant.vector);
     const bool is_short = vectors <= 8 * kWarpThreads;
     variant.threads = is_short ? std::min(PowerOfTwo(vectors), kWarpThreads) : kBlockThreads;
+    if (AreRowsSideBySide(layout)) variant.threads = 1;
     const int each = PowerOfTwo(CeilDiv(vectors, variant.threads));
     const int words = KeptWords(program, variant.walks) * variant.vector;
     variant.kept = each * words <= kMostKeptWords && each <= 16 ? each : 0;
-    if (variant.kept > 0 || vectors < kLeastVectorsOfSplit || layout.rows >= multiprocessors ||
+    if (variant.threads == 1 || variant.kept > 0 || vectors < kLeastVectorsOfSplit || layout.rows >= multiprocessors ||
         layout.rows > kMostRowsOfSplit || LiesOverAnInput(layout, program.inputs.size())) {
       return;
     }
@@ -92,9 +100,8 @@ struct Plan {
   }
 };
 
-// The argument of a generated kernel, as WriteParameters in generate.cc declares it: words of 8 bytes.
-std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std::vector<int64_t>& dims,
-                               void* scratch) {
+// The argument of a generated kernel, as WriteParameters in generate.cc declares it, without addresses.
+std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std::vector<int64_t>& dims) {
   std::vector<uint64_t> words;
   auto add = [&](int64_t word) { words.push_back(static_cast<uint64_t>(word)); };
   for (const int64_t word : {layout.rows, layout.columns, plan.chunks, plan.chunk}) add(word);
@@ -103,8 +110,7 @@ std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std
     for (const int64_t step : operand.steps) add(step);
   }
   for (const int64_t size : dims) add(size);
-  for (const Walked& operand : layout.operands) add(reinterpret_cast<int64_t>(operand.data));
-  add(reinterpret_cast<int64_t>(scratch));
+  words.resize(words.size() + layout.operands.size() + 1, 0);
   if (words.size() * sizeof(uint64_t) > kMostArgumentBytes) {
     throw std::invalid_argument("operands that are broadcast in so many ways need " +
                                 std::to_string(words.size() * sizeof(uint64_t)) +
@@ -140,29 +146,82 @@ int ReductionCount(const Program& program) {
                                         [](const Step& step) { return IsReduction(step.primitive); }));
 }
 
+// What a run depends on beside addresses: the program, and how operands lie.
+std::string KeyOf(const std::string& text, int axes, const std::vector<View>& inputs,
+                  const std::vector<View>& outputs) {
+  constexpr uintptr_t kAlignment = 16;
+  std::vector<int64_t> facts = {axes};
+  auto add = [&](const View& view) {
+    facts.push_back(static_cast<int64_t>(view.shape.size()));
+    facts.insert(facts.end(), view.shape.begin(), view.shape.end());
+    facts.insert(facts.end(), view.steps.begin(), view.steps.end());
+    facts.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) % kAlignment));
+  };
+  for (const View& view : inputs) add(view);
+  for (const View& view : outputs) {
+    add(view);
+    facts.push_back(
+        std::any_of(inputs.begin(), inputs.end(), [&](const View& input) { return input.data == view.data; }));
+  }
+  return text + std::string(reinterpret_cast<const char*>(facts.data()), facts.size() * sizeof(int64_t));
+}
+
+// A program over operands: the layout, and the plan for a device with so many multiprocessors.
+struct Planned {
+  const Program& program;
+  Layout layout;
+  Plan plan;
+
+  Planned(const Program& what, int axes, int multiprocessors, const std::vector<View>& inputs,
+          const std::vector<View>& outputs)
+      : program(what),
+        layout(Layout::Of(static_cast<size_t>(axes), !what.HasReduction(), Broadcasting(what, inputs), outputs)),
+        plan(what, layout, multiprocessors) {}
+
+  bool IsEmpty() const { return layout.rows == 0 || (!program.HasReduction() && layout.columns == 0); }
+};
+
+NodeKernels::Prepared Prepare(const Planned& planned, const std::vector<View>& inputs, const Device& device) {
+  NodeKernels::Prepared prepared;
+  if (planned.IsEmpty()) return prepared;
+  const std::string source = Generate(planned.program, planned.plan.variant);
+  for (const std::string& name : planned.plan.KernelNames(planned.program)) {
+    prepared.kernels.push_back(device.CompiledKernel(source, name));
+  }
+  prepared.launch = planned.plan.Grid(planned.layout);
+  prepared.argument = Argument(planned.layout, planned.plan, Dims(planned.program, inputs));
+  prepared.first_address = prepared.argument.size() - planned.layout.operands.size() - 1;
+  if (planned.plan.variant.is_split) {
+    const int64_t slots = ReductionCount(planned.program) * planned.layout.rows * planned.plan.chunks;
+    prepared.scratch_bytes = static_cast<size_t>(slots) * kSlotBytes;
+  }
+  return prepared;
+}
+
 }  // namespace
 
 void Queue::Run(const std::string& text, int axes, const std::vector<View>& inputs, const std::vector<View>& outputs) {
-  const Program& program = kernels_->ProgramOf(text);
-  const Layout layout =
-      Layout::Of(static_cast<size_t>(axes), !program.HasReduction(), Broadcasting(program, inputs), outputs);
-  if (layout.rows == 0 || (!program.HasReduction() && layout.columns == 0)) return;
-  const Plan plan(program, layout, device_ == nullptr ? kUsualMultiprocessors : device_->multiprocessors());
-  const std::vector<std::string> names = plan.KernelNames(program);
-  const Launch launch = plan.Grid(layout);
-  if (shown_ != nullptr) return shown_->push_back({text, Generate(program, plan.variant), names, launch});
-  std::vector<Kernel> kernels;
-  const std::string key = plan.variant.Key() + "\n" + text + "\n";
-  for (const std::string& name : names) {
-    kernels.push_back(
-        kernels_->Get(key + name, [&] { return device_->CompiledKernel(Generate(program, plan.variant), name); }));
+  if (shown_ != nullptr) {
+    const Planned planned(kernels_->ProgramOf(text), axes, kUsualMultiprocessors, inputs, outputs);
+    if (planned.IsEmpty()) return;
+    shown_->push_back({text, Generate(planned.program, planned.plan.variant), planned.plan.KernelNames(planned.program),
+                       planned.plan.Grid(planned.layout)});
+    return;
   }
-  if (session_ == nullptr) return;
-  const auto slots = static_cast<size_t>(ReductionCount(program) * layout.rows * plan.chunks);
-  void* scratch = plan.variant.is_split ? session_->Scratch(slots * kSlotBytes) : nullptr;
-  std::vector<uint64_t> argument = Argument(layout, plan, Dims(program, inputs), scratch);
+  const auto prepared = kernels_->Get(KeyOf(text, axes, inputs, outputs), [&] {
+    return Prepare(Planned(kernels_->ProgramOf(text), axes, device_->multiprocessors(), inputs, outputs), inputs,
+                   *device_);
+  });
+  if (session_ == nullptr || prepared->kernels.empty()) return;
+  std::vector<uint64_t> argument = prepared->argument;
+  size_t at = prepared->first_address;
+  for (const View& view : inputs) argument[at++] = reinterpret_cast<uintptr_t>(view.data);
+  for (const View& view : outputs) argument[at++] = reinterpret_cast<uintptr_t>(view.data);
+  if (prepared->scratch_bytes > 0)
+    argument[at] = reinterpret_cast<uintptr_t>(session_->Scratch(prepared->scratch_bytes));
   void* arguments[] = {argument.data()};
-  for (const Kernel& kernel : kernels) device_->Start(kernel, launch, session_->stream(), arguments);
+  for (const Kernel& kernel : prepared->kernels)
+    device_->Start(kernel, prepared->launch, session_->stream(), arguments);
 }
 
 }  // namespace onnxfuse::cuda

@@ -24,7 +24,14 @@ thread_local ShimState* shim_state;
 
 namespace {
 
-enum Error { kInvalidValue = 1, kInvalidContext = 201, kInvalidImage = 200, kNotFound = 500, kLaunchFailed = 719 };
+enum Error {
+  kInvalidValue = 1,
+  kInvalidContext = 201,
+  kInvalidImage = 200,
+  kNotFound = 500,
+  kLaunchFailed = 719,
+  kCaptureUnsupported = 900
+};
 
 struct Context {
   int device;
@@ -52,6 +59,7 @@ World& world() {
 }
 
 thread_local std::vector<Context*> current;
+thread_local int capture_mode = 0;
 
 std::vector<int> Archs() {
   const char* list = std::getenv("FAKE_CUDA_DEVICES");
@@ -230,6 +238,7 @@ int cuCtxPopCurrent_v2(Context** context) {
 }
 int cuModuleLoadData(Module** module, const void* image) {
   if (const int error = Fails("cuModuleLoadData")) return error;
+  if (capture_mode != 2) return kCaptureUnsupported;  // as if some stream were captured
   if (current.empty()) return kInvalidContext;
   const auto* text = static_cast<const char*>(image);
   if (std::strncmp(text, "FAKE ", 5) != 0) return kInvalidImage;
@@ -251,6 +260,8 @@ int cuModuleLoadData(Module** module, const void* image) {
   void* library = is_written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
   std::remove(path);
   if (library == nullptr) return kInvalidImage;
+  const std::lock_guard<std::mutex> lock(world().mutex);
+  world().log += "{\"event\": \"load\", \"image\": \"" + line.substr(5) + "\"}\n";
   return *module = new Module{current.back(), library, line.substr(5)}, 0;
 }
 int cuModuleGetFunction(Function** function, Module* module, const char* name) {
@@ -270,9 +281,10 @@ int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
   if (!is_grid || threads == 0 || threads > 1024 || y != 1 || z != 1 || extra != nullptr) return kInvalidValue;
   const auto* size = static_cast<const unsigned*>(dlsym(module->library, (function->name + "__size").c_str()));
   std::ostringstream line;
-  line << "{\"device\": " << module->context->device << ", \"image\": \"" << module->image << "\", \"kernel\": \""
-       << function->name << "\", \"grid\": [" << grid_x << ", " << grid_y << "], \"threads\": " << threads
-       << ", \"shared\": " << shared << ", \"stream\": " << reinterpret_cast<size_t>(stream) << ", \"argument\": \""
+  line << "{\"event\": \"launch\", \"device\": " << module->context->device << ", \"image\": \"" << module->image
+       << "\", \"kernel\": \"" << function->name << "\", \"grid\": [" << grid_x << ", " << grid_y
+       << "], \"threads\": " << threads << ", \"shared\": " << shared
+       << ", \"stream\": " << reinterpret_cast<size_t>(stream) << ", \"argument\": \""
        << Hex(static_cast<const unsigned char*>(arguments[0]), *size) << "\"}\n";
   {
     const std::lock_guard<std::mutex> lock(world().mutex);
@@ -282,9 +294,8 @@ int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
   return 0;
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int now = 0;
-  const int before = now;
-  return now = *mode, *mode = before, 0;
+  const int before = capture_mode;
+  return capture_mode = *mode, *mode = before, 0;
 }
 int cuGetErrorName(int error, const char** name) {
   *name = error == kLaunchFailed     ? "CUDA_ERROR_LAUNCH_FAILED"
