@@ -29,7 +29,12 @@ Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
 MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
-COVERS = {"Constant": 0.0, "Identity": 0.0, "MatMul": 0.3, "Gemm": 0.3, "Conv": 0.3}  # what taking an operator counts, 1 if not here
+# what taking an operator counts, 1 where it is not here; products are computed in either case, and views move nothing
+COVERS = {
+    **dict.fromkeys(("Constant", "Identity"), 0.0),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), 0.1),
+    **dict.fromkeys(("MatMul", "Gemm", "Conv"), 0.3),
+}
 NO_GENERATORS: Mapping[str, Generator] = {}
 NONE: frozenset[Node] = frozenset()
 
@@ -203,7 +208,7 @@ class Decider:
 def covered(candidate: Candidate) -> float:
     """How much of the graph a candidate takes, the fewer of two candidates that take the same counting more.
 
-    A product counts little: it is computed in either case, and what it takes in behind it may be the start of a norm or a gate.
+    Products and views count little: what is taken in behind them may be the start of a norm or a gate.
     """
     taken = max(1.0, sum(COVERS.get(node.op, 1.0) for node in candidate.removed))
     return taken - 0.5 if _is_able(candidate) else NEVER

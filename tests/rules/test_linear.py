@@ -30,6 +30,13 @@ def test_a_norm_keeps_its_residual(norm: str, product: str) -> None:
     assert left(assert_fuses(text, into=["SkipLayerNorm"])) == ["MatMul", "SkipLayerNorm"]
 
 
+def test_a_norm_keeps_its_residual_behind_merged_axes() -> None:
+    text = f"""g (float[n,2,4] x, float[n,2,4] r) => (float[n,2,4] y) <{W}, {B}, int64[2] rows = {{-1, 4}}, int64[3] all = {{-1, 2, 4}}> {{
+        f = Reshape(x, rows)  m = Gemm(f, w, b)  z = Reshape(m, all)  t = Add(r, z)  y = LayerNormalization(t, g)
+    }}"""
+    assert "SkipLayerNorm" in left(assert_fuses(text, into=["SkipLayerNorm"]))
+
+
 def test_a_gate_keeps_its_activation() -> None:
     text = f"""g (float[n,s,4] x) => (float[n,s,4] y) <{W}, float[4,4] u = {{1, 0, 0, 0, 2, 1, 0, 0, 3, 0, 1, 0, 4, 0, 0, 1}}> {{
         a = MatMul(x, w)  c = MatMul(x, u)  s = Sigmoid(a)  d = Mul(a, s)  y = Mul(d, c)
