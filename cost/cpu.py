@@ -17,7 +17,8 @@ from onnxfuse.cost.work import Work
 THREAD_BYTES = 65536  # with less than this for each, more threads do not pay
 THREAD_FLOPS = 200_000
 RATED_BYTES = 2**18  # that an op moves when its rate is measured, out of the level that holds them
-EXPOSED = 0.75  # the part of what slower memory takes beyond that which scalar work does not hide
+EXPOSED = 1.5  # what scalar work in the runtime's kernels, which go over a tensor in passes, waits for what slower memory takes beyond that
+EXPOSED_FUSED = 1.0  # and in ours
 CROWDED = 0.25  # a cache that is this full begins to miss; filled by this much too often it misses always
 UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
 HALF_TYPES = ("float16", "bfloat16")
@@ -54,7 +55,7 @@ def cpu_time(work: Work, cpu: Cpu, *, mode: Mode = "extended", threads: int = 0)
     compute = _compute_us(work, cpu) / used
     level, memory = memory_us(cpu, moved, used)
     beyond = 0.0 if work.gemm_flops else max(0.0, memory - moved * memory_us(cpu, RATED_BYTES, 1)[1] / RATED_BYTES / used)
-    return CpuTime(node + max(compute + EXPOSED * beyond, memory), node, compute, memory, used, level)
+    return CpuTime(node + max(compute + (EXPOSED_FUSED if work.fused else EXPOSED) * beyond, memory), node, compute, memory, used, level)
 
 
 def node_us(work: Work, cpu: Cpu) -> float:

@@ -11,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnxfuse.cost.device import Cache, Cpu
+from onnxfuse.cost.scalar import STEPS
 
 SIMD = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("sve", 256), ("asimd", 128), ("neon", 128), ("sse2", 128))
 
-VECTORISED_NS = 1.0  # an op that takes longer for an element is computed one by one, at any vector width
+# What the runtime computes one by one, or calls once, at any vector width.
+ONE_BY_ONE = ("Softplus", "Elu", "Selu", "Mish", "Sign", "Log", "Sin", "Cos", "Pow", "Pow:0.5", "CumSum", "SkipLayerNormalization",
+              "AveragePool", "Transpose", *STEPS)  # fmt: skip
 
 
 def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
@@ -35,7 +38,7 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
         caches=caches(root, cores, generic.caches) or generic.caches,
         gemm_gflops=generic.gemm_gflops * wider,
         gemm_rates={op: rate * wider for op, rate in generic.gemm_rates.items()},
-        rates={op: ns / wider if ns < VECTORISED_NS else ns for op, ns in generic.rates.items()},
+        rates={op: ns if op in ONE_BY_ONE else ns / wider for op, ns in generic.rates.items()},
         kernel_rates={name: ns / wider for name, ns in generic.kernel_rates.items()},
         memory_gbs_all=min(generic.memory_gbs_all, generic.memory_gbs * cores),
         sources=("cores, SIMD and cache sizes detected; rates of the generic profile: run `onnxfuse calibrate`",),

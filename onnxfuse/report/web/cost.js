@@ -184,7 +184,7 @@ function makeCost(tables) {
     const compute = computeUs(work, cpu) / used;
     const [level, memory] = cpuMemoryUs(cpu, moved, used);
     const rated = (moved * cpuMemoryUs(cpu, K.RATED_BYTES, 1)[1]) / K.RATED_BYTES / used;
-    return cpuResult(node, compute, memory, level, work.gemm_flops ? 0 : K.EXPOSED * Math.max(0, memory - rated));
+    return cpuResult(node, compute, memory, level, work.gemm_flops ? 0 : (work.fused ? K.EXPOSED_FUSED : K.EXPOSED) * Math.max(0, memory - rated));
   }
 
   function cpuBasic(work, cpu) {
