@@ -45,11 +45,14 @@ def operand(match: Match, term: Term, name: str, *, transposed: bool = False, pa
         found = _through_view(match, factor, parts[0][0], name, transposed, past)
         if found is not None:
             return found
-    if (turned := _turned(match, term, transposed)) is not None:
-        return turned
     if past and term.op == "Concat" and not transposed and (whole := _with_past(match, term, name)) is not None:
         return whole
-    return _as_it_is(match, term, name, transposed)
+    try:
+        return _as_it_is(match, term, name, transposed)
+    except Decline:
+        if (turned := _turned(match, term, transposed)) is None:
+            raise
+        return turned
 
 
 def is_read_elsewhere(match: Match, term: Term) -> bool:
