@@ -15,7 +15,7 @@ from onnxfuse.errors import RuntimeMissingError, UsageError
 
 ARCHS = (80, 90)
 SAMPLES = {sample.name: sample for sample in samples()}
-CHOSEN = [s for s in SAMPLES.values() if "float16" in s.name and "bfloat16" not in s.name or s.name.endswith((" float", "float 4096"))]
+CHOSEN = list(SAMPLES.values())[::4]
 
 
 @pytest.fixture(scope="module", autouse=True)
