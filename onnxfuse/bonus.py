@@ -42,17 +42,21 @@ class Bonus(Protocol):
 
 @dataclass(frozen=True)
 class Together:
-    """Saved once when each of `needs` has a member in the set: a node that vanishes with its last reader."""
+    """Saved once when each of `needs` has a member in the set: a node that vanishes with its last reader.
+
+    unless: those that count it as their own, since they take the node themselves.
+    """
 
     worth: float
     needs: tuple[frozenset[int], ...]
+    unless: frozenset[int] = frozenset()
 
     @property
     def members(self) -> frozenset[int]:
-        return frozenset().union(*self.needs)
+        return self.unless.union(*self.needs)
 
     def tally(self) -> Tally:
-        return _TogetherTally(self.worth, self.needs)
+        return _TogetherTally(self.worth, self.needs, self.unless)
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,9 @@ class _ApartTally:
 
 
 class _TogetherTally:
-    def __init__(self, worth: float, needs: Sequence[frozenset[int]]) -> None:
-        self.worth, self.needs = worth, needs
+    def __init__(self, worth: float, needs: Sequence[frozenset[int]], unless: frozenset[int]) -> None:
+        self.worth, self.needs, self.unless = worth, needs, unless
+        self.counted = 0  # members in the set that count it as their own
         self.met = [0] * len(needs)  # members of each need in the set
         self.missing = len(needs)
         self.taken = 0
@@ -115,28 +120,40 @@ class _TogetherTally:
                 self.needs_of[i].append(k)
 
     def added(self, i: int) -> float:
+        if i in self.unless:
+            return 0.0 if self.missing or self.counted else -self.worth
+        if self.counted:
+            return 0.0
         return self.worth if self.missing and self.missing == sum(not self.met[k] for k in self.needs_of[i]) else 0.0
 
     def hope(self, i: int) -> float:
-        return self.worth * sum(not self.met[k] for k in self.needs_of[i]) / len(self.needs)
+        if i in self.unless:
+            return self.added(i)
+        return 0.0 if self.counted else self.worth * sum(not self.met[k] for k in self.needs_of[i]) / len(self.needs)
 
     def part(self) -> float:
-        return 0.0 if self.missing else self.worth / self.taken
+        return 0.0 if self.missing or self.counted else self.worth / self.taken
 
     def take(self, i: int) -> None:
+        if i in self.unless:
+            self.counted += 1
+            return
         self.taken += 1
         for k in self.needs_of[i]:
             self.met[k] += 1
             self.missing -= self.met[k] == 1
 
     def drop(self, i: int) -> None:
+        if i in self.unless:
+            self.counted -= 1
+            return
         self.taken -= 1
         for k in self.needs_of[i]:
             self.met[k] -= 1
             self.missing += self.met[k] == 0
 
     def priced_anew(self) -> Iterable[int]:
-        return self.needs[self.met.index(0)] if self.missing == 1 else ()
+        return self.needs[self.met.index(0)] if self.missing == 1 and not self.counted else ()
 
 
 class _OnceTally:

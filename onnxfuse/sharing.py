@@ -35,17 +35,20 @@ def bonuses(found: Sequence[Candidate], recipes: Recipes, pricers: Mapping[Graph
 
 def _together(graph: Graph, members: Mapping[int, Candidate], recipes: Recipes, pricer: Pricer) -> Iterator[Bonus]:
     """Nodes that no candidate makes vanish alone, by what it takes that they do."""
-    worth: dict[Needs, float] = defaultdict(float)
-    for node, needs in _needs(graph, members).items():
+    worth: dict[tuple[Needs, frozenset[int]], float] = defaultdict(float)
+    for node, (needs, unless) in _needs(graph, members).items():
         if len(frozenset().union(*needs)) > 1 and len(needs) > 1:
-            worth[needs] += _time_us(node, recipes, pricer)
-    for needs, saved in worth.items():
+            worth[needs, unless] += _time_us(node, recipes, pricer)
+    for (needs, unless), saved in worth.items():
         if saved > 0:
-            yield Together(saved, tuple(sorted(needs, key=sorted)))
+            yield Together(saved, tuple(sorted(needs, key=sorted)), unless)
 
 
-def _needs(graph: Graph, members: Mapping[int, Candidate]) -> dict[Node, Needs]:
-    """For each node that candidates can make vanish: sets of positions, of each of which one must be chosen."""
+def _needs(graph: Graph, members: Mapping[int, Candidate]) -> dict[Node, tuple[Needs, frozenset[int]]]:
+    """For each node that candidates make vanish only together: sets of positions, of each of which one must be chosen.
+
+    And those that make it vanish by themselves: where one of them is chosen, the others save nothing by it.
+    """
     takers: dict[Node, set[int]] = defaultdict(set)
     readers: dict[Value, set[int]] = defaultdict(set)
     for i, candidate in members.items():
@@ -54,16 +57,18 @@ def _needs(graph: Graph, members: Mapping[int, Candidate]) -> dict[Node, Needs]:
         for value in needed(candidate):
             readers[value].add(i)
     needs: dict[Node, Needs] = {}
+    shared: dict[Node, tuple[Needs, frozenset[int]]] = {}
     for node in reversed(graph.nodes):
-        found = frozenset({frozenset(takers[node])}) if node in takers else _through_readers(node, takers, readers, needs)
-        if found is not None:
-            needs[node] = found
-    return needs
+        own = frozenset(takers.get(node, ()))
+        found = _through_readers(node, readers, needs)
+        if found is not None and all(need - own for need in found):
+            shared[node] = frozenset(need - own for need in found), own
+        if own or found is not None:
+            needs[node] = frozenset({own}) if own else found or frozenset()
+    return shared
 
 
-def _through_readers(
-    node: Node, takers: Mapping[Node, set[int]], readers: Mapping[Value, set[int]], needs: Mapping[Node, Needs]
-) -> Needs | None:
+def _through_readers(node: Node, readers: Mapping[Value, set[int]], needs: Mapping[Node, Needs]) -> Needs | None:
     """What must be chosen for all that reads the node to vanish; None when something always reads it."""
     found: set[frozenset[int]] = set()
     outputs = [v for v in node.outputs if v is not None]
