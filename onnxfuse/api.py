@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -138,7 +138,7 @@ def explain(
     cost = _cost(device, max_fusion_size, range_loss)
     known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
     run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
-    chosen, decisions = run.decide()
+    chosen, decisions = run.decide(every=True)
     result = rewrite(run.model, chosen)
     fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
     near = near_misses(run.decider.views, run.rules, [*fused, *decisions])
@@ -202,13 +202,18 @@ class _Run:
         return _Timer(self.seconds, phase)
 
     def decide(
-        self, barred: frozenset[tuple[str, str]] = frozenset(), spoilt: frozenset[Node] = frozenset()
+        self, barred: frozenset[tuple[str, str]] = frozenset(), spoilt: frozenset[Node] = frozenset(), *, every: bool = False
     ) -> tuple[list[Candidate], list[Decision]]:
-        """(chosen, how the others ended), leaving out the (rule, value) pairs, and the nodes of regions, that failed validation."""
+        """(chosen, how the others ended), leaving out the (rule, value) pairs, and the nodes of regions, that failed validation.
+
+        every: also the matches that were declined where another rule fits.
+        """
         with self._timed("select"):
             self.allowed = [c for c in self.decider.found if (c.rule.name, c.root.name) not in barred]
             chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all", barred=spoilt)
-        return chosen, [*_worth_telling(ended, chosen), *_unsettled(self.decider.declined, chosen, self.decider.views)]
+        fitting = frozenset() if every else {(c.view.graph.name, c.root.name) for c in self.allowed}
+        declined = (d for d in self.decider.declined if (d.scope, d.value) not in fitting)
+        return chosen, [*_worth_telling(ended, chosen), *_unsettled(declined, chosen, self.decider.views)]
 
     def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path], clean: bool = False) -> Result:
         barred: dict[tuple[str, str], Decision] = {}
@@ -294,7 +299,7 @@ def _target(name: str, cost: CostModel) -> Target:
     return Target(name, "cpu" if isinstance(cost.device, Cpu) else "cuda", custom_ops.all_forms())
 
 
-def _unsettled(declined: Sequence[Decision], chosen: Sequence[Candidate], views: Sequence[View]) -> Iterator[Decision]:
+def _unsettled(declined: Iterable[Decision], chosen: Sequence[Candidate], views: Sequence[View]) -> Iterator[Decision]:
     """Declined matches that still need saying, one per rule and root: not those of nodes a fusion took, nor those that
     reach past a fusion of the same rule (a scaled norm, whose norm did fuse)."""
     values = {v.graph.name: v.graph.values for v in views}
