@@ -45,6 +45,25 @@ def _chain(op: str, shape: tuple[int, ...], **attributes: object) -> onnx.ModelP
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, VERSION)], ir_version=8)
 
 
+def _product(shape: tuple[int, int]) -> onnx.ModelProto:
+    """A product with a weight that the kernel may keep."""
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(4).standard_normal((shape[1], 3)).astype(np.float32), "w")
+    node = helper.make_node("Linear", ["x", "w"], ["y"], domain=DOMAIN, name="product", activation="relu")
+    return _single(node, shape, (shape[0], 3), weight)
+
+
+def _program(shape: tuple[int, int]) -> onnx.ModelProto:
+    """A generated operator, which may have any number of inputs and outputs."""
+    program = "x0:float\nv0:float = Exp(x0)\n-> v0"
+    return _single(helper.make_node("FusedElementwise", ["x"], ["y"], domain=DOMAIN, name="program", program=program), shape, shape)
+
+
+def _single(node: onnx.NodeProto, shape: tuple[int, ...], result: tuple[int, ...], *weights: onnx.TensorProto) -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, s) for name, s in (("x", shape), ("y", result)))
+    graph = helper.make_graph([node], "single", [x], [y], list(weights))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, VERSION)], ir_version=8)
+
+
 @pytest.fixture(scope="module")
 def runtime() -> abi.Runtime:
     found = sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
@@ -57,7 +76,8 @@ def test_every_declared_slot_is_used_and_does_what_its_name_says(runtime: abi.Ru
     x = np.random.default_rng(3).standard_normal((64, 2048)).astype(np.float32)
     rotary = custom_ops.all_ops()["RotaryEmbedding"]  # lacks no input: every runtime infers its shapes
     case = _first_case(rotary)
-    uses = [(_chain("RMSNorm", x.shape), {"x": x}), (_chain("Gelu", x.shape, approximate="tanh"), {"x": x})]
+    models = [_chain("RMSNorm", x.shape), _chain("Gelu", x.shape, approximate="tanh"), _product(x.shape), _program(x.shape)]
+    uses = [(model, {"x": x}) for model in models]
     for model, feeds in (*uses, (harness.node_model(rotary, case, "float"), harness.feeds(rotary, case, "float"))):
         want = session.run(session.session(model, ["CPUExecutionProvider"]), feeds)[0]
         for providers in ("", "CPUExecutionProvider"):
