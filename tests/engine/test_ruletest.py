@@ -110,7 +110,11 @@ def test_examples_may_say_their_opset() -> None:
 # ---- models made up from patterns
 
 
-@pytest.mark.parametrize("rule", shipped().values(), ids=shipped())
+# a rule that retargets has one operator as its pattern, which nothing else spells
+SPELLED = {name: rule for name, rule in shipped().items() if not rule.retargets}
+
+
+@pytest.mark.parametrize("rule", SPELLED.values(), ids=SPELLED)
 def test_models_are_made_up_from_every_pattern_that_ships(rule: Rule) -> None:
     made, unsuitable = [], 0
     for number in range(40):
