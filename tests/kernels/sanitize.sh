@@ -1,5 +1,6 @@
 #!/bin/sh
 # The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer: sh tests/kernels/sanitize.sh [pytest options]
+# In one process: two would configure the build in the same folder at once.
 # Any finding ends the run with an error. Needs GCC or Clang with their sanitizer libraries.
 set -eu
 cd "$(dirname "$0")/../.."
