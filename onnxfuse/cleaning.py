@@ -9,7 +9,7 @@ functions stay as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,8 @@ from onnxfuse.canonical import View
 from onnxfuse.canonical.view import UNREPEATABLE
 from onnxfuse.errors import OnnxFuseError
 from onnxfuse.graph import Graph, Model, Node, Value
-from onnxfuse.names import Names, bodies_of, names_in
+from onnxfuse.names import Names, names_in
+from onnxfuse.rewriter import keep, reads
 from onnxfuse.symbolic import Dim
 
 MAX_BYTES = 2**20  # of a folded result that is larger than all that went into it
@@ -159,20 +160,20 @@ class _Cleaner:
         return name
 
     def _drop_unread(self) -> None:
-        read = Counter(name for node in self.proto.node for name in _reads(node)) + Counter(o.name for o in self.proto.output)
+        read = Counter(name for node in self.proto.node for name in reads(node)) + Counter(o.name for o in self.proto.output)
         nodes = list(self.proto.node)
         for position in range(len(nodes) - 1, -1, -1):
             node = nodes[position]
             if any(read[o] for o in node.output):
                 continue
-            read.subtract(_reads(node))
+            read.subtract(reads(node))
             self.result.gone["unread"] += node.op_type != "Constant"
             del self.proto.node[position]
         inputs = {i.name for i in self.proto.input}
         made = inputs | {o for n in self.proto.node for o in n.output}
-        _keep(self.proto.initializer, lambda t: bool(read[t.name]) or t.name in inputs)
-        _keep(self.proto.sparse_initializer, lambda t: bool(read[t.values.name]) or t.values.name in inputs)
-        _keep(self.proto.value_info, lambda v: v.name in made)
+        keep(self.proto.initializer, lambda t: bool(read[t.name]) or t.name in inputs)
+        keep(self.proto.sparse_initializer, lambda t: bool(read[t.values.name]) or t.values.name in inputs)
+        keep(self.proto.value_info, lambda v: v.name in made)
 
 
 def _is_movable(node: Node) -> bool:
@@ -254,21 +255,6 @@ def _written(source: tuple[Dim, ...], result: tuple[Dim, ...], *, zero_copies: b
     if zero_copies and all(i < len(source) and source[i] == result[i] for i in unknown):
         return [d if isinstance(d, int) else 0 for d in result]
     return None
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Names that a node reads, those that its bodies read from outside among them; a body's own names do no harm here."""
-    yield from filter(None, node.input)
-    for body in bodies_of(node):
-        for inner in body.node:
-            yield from _reads(inner)
-        yield from (o.name for o in body.output)
-
-
-def _keep(repeated, wanted) -> None:  # type: ignore[no-untyped-def]  # protobuf containers have no common type
-    gone = [i for i, item in enumerate(repeated) if not wanted(item)]
-    for position in reversed(gone):
-        del repeated[position]
 
 
 __all__ = ["Cleaned", "clean"]

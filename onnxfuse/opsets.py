@@ -9,14 +9,12 @@ import onnx.version_converter
 
 from onnxfuse import graph
 from onnxfuse.errors import ModelError, UsageError
-from onnxfuse.graph import Model
-
-STANDARD = ("", "ai.onnx")
+from onnxfuse.graph import STANDARD_DOMAINS, Model
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
     """The opset of standard operators that a model imports; 0 if it imports none."""
-    return max((o.version for o in proto.opset_import if o.domain in STANDARD), default=0)
+    return max((o.version for o in proto.opset_import if o.domain in STANDARD_DOMAINS), default=0)
 
 
 def raised(model: Model, opset: int) -> Model:

@@ -376,11 +376,11 @@ def _clean(scope: Scope, graph: Graph) -> None:
     if isinstance(scope, onnx.GraphProto):
         read |= {o.name for o in scope.output}
         inputs = {i.name for i in scope.input}
-        _keep(scope.initializer, lambda t: t.name in read or t.name in inputs or not _had_reader(graph, t.name))
-        _keep(scope.sparse_initializer, lambda t: t.values.name in read or not _had_reader(graph, t.values.name))
+        keep(scope.initializer, lambda t: t.name in read or t.name in inputs or not _had_reader(graph, t.name))
+        keep(scope.sparse_initializer, lambda t: t.values.name in read or not _had_reader(graph, t.values.name))
         made |= inputs | {t.name for t in scope.initializer} | {t.values.name for t in scope.sparse_initializer}
-        _keep(scope.quantization_annotation, lambda a: a.tensor_name in made)
-    _keep(scope.value_info, lambda v: v.name in made or v.name not in graph.values)
+        keep(scope.quantization_annotation, lambda a: a.tensor_name in made)
+    keep(scope.value_info, lambda v: v.name in made or v.name not in graph.values)
 
 
 def _had_reader(graph: Graph, name: str) -> bool:
@@ -388,7 +388,8 @@ def _had_reader(graph: Graph, name: str) -> bool:
     return value is not None and bool(value.users or value.captured or value.is_output)
 
 
-def _keep(repeated, wanted) -> None:  # type: ignore[no-untyped-def]  # protobuf containers have no common type
+def keep(repeated, wanted) -> None:  # type: ignore[no-untyped-def]  # protobuf containers have no common type
+    """Take out of a protobuf container what is not wanted."""
     gone = [i for i, item in enumerate(repeated) if not wanted(item)]
     for position in reversed(gone):
         del repeated[position]
