@@ -8,11 +8,14 @@ as strides, so the value before those operators is the one to pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from onnxfuse.glue import reshape_to, reshaped, shape_of
 from onnxfuse.graph import Value
 from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined, permutation
-from onnxfuse.rule import Decline, Made, Match
+from onnxfuse.rule import Decline, Made, Match, NewConstant
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term, product_of
 
@@ -84,9 +87,13 @@ def _turned(match: Match, term: Term, transposed: bool) -> Heads | None:
 def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
     value = match.holder(term, name)
     shape = value.shape
-    if shape is None or len(shape) not in (3, 4):
+    if shape is None or len(shape) not in (3, 4, 5):
         rank = "unknown rank" if shape is None else len(shape)
-        raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3; '{value.name}' has {rank}")
+        raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3, or 5; '{value.name}' has {rank}")
+    if len(shape) == 5:  # [batch, heads, windows, seq, dim]: as many heads more
+        made = reshaped(value, folded(shape))
+        batch, heads, seq, dim = shape_of(made)
+        return Heads(made, "BHDS" if transposed else "BHSD", batch, heads, *((dim, seq) if transposed else (seq, dim)))
     if len(shape) == 3:
         if transposed:
             raise Decline(f"{name} must be [batch, seq, dim]; '{value.name}' is already transposed")
@@ -184,6 +191,36 @@ def _with_past(match: Match, term: Term, name: str) -> Heads | None:
     if present.rank != 4 or past.shape is None or current.past is not None or past.shape[1] != current.heads:
         return None
     return Heads(current.value, current.layout, current.batch, current.heads, current.seq, current.dim, past, present)
+
+
+def folded(shape: Shape) -> Shape:
+    """[a, b, c, d, e] as [a, b*c, d, e]."""
+    return shape[0], shape[1] * shape[2], *shape[3:]
+
+
+def unfolded(root: Value) -> Made:
+    """Behind an op whose result has the axes of `folded`: the five axes of the root."""
+    shape = shape_of(root)
+    to = NewConstant(np.array(reshape_to(folded(shape), shape), np.int64), root)
+    return Made("Reshape", (to,), root.dtype, shape)
+
+
+def scaled_heads(heads: Heads, factor: Value | Made) -> Heads:
+    """The operand times a number for each head, which is the factor of its scores.
+
+    Raises Decline when the factor has other axes than that of the heads, [heads, 1, 1] in the scores.
+    """
+    shape = factor.shape or ()
+    if shape[-3:-2] != (heads.heads,) or any(d != 1 for i, d in enumerate(shape) if i != len(shape) - 3):
+        shown = ",".join(map(str, shape))
+        raise Decline(
+            f"what scores are multiplied by must be one number, or one for each of the {heads.heads} heads; its shape is [{shown}]"
+        )
+    value, layout = heads.value, heads.layout
+    if layout == "BSE":
+        value, layout = reshaped(value, (heads.batch, heads.seq, heads.heads, heads.dim)), "BSHD"
+    factor = reshaped(factor, (heads.heads, 1) if layout == "BSHD" else (heads.heads, 1, 1))
+    return replace(heads, value=Made("Mul", (value, factor), value.dtype, value.shape), layout=layout)
 
 
 def result_layout(layout: Layout | None, rank: int | None) -> tuple[str, tuple[int, ...] | None]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from onnxfuse.canonical import View
@@ -347,17 +347,28 @@ def may_match(pattern: Term, target: Term) -> bool:
     return pattern.op == PRODUCT and target.op != NUMBER
 
 
-def could_match(pattern: Term, target: Term, depth: int = 3) -> bool:
-    """Whether the operations agree some levels down, where only one order of operands can be meant."""
+Test = Callable[[Term], bool]
+
+
+@cache
+def outline(pattern: Term, depth: int = 3) -> Test | None:
+    """A test of whether a term's operations agree with the pattern's some levels down; None where every term would pass.
+
+    Only where one order of operands can be meant: it is there to skip most pairs of patterns and terms.
+    """
     if pattern.op == NAMED:
-        return could_match(pattern.args[0], target, depth)
-    if not may_match(pattern, target):
-        return False
-    if depth == 0 or pattern.op in (VARIABLE, NUMBER, PRODUCT, SUM) or pattern.op in COMMUTATIVE or pattern.op in NORMS:
-        return True
-    if len(pattern.args) != len(target.args):
-        return False
-    return all(could_match(p, t, depth - 1) for p, t in zip(pattern.args, target.args, strict=True))
+        return outline(pattern.args[0], depth)
+    if pattern.op == VARIABLE:
+        return None
+    if depth == 0 or pattern.op in (NUMBER, PRODUCT, SUM) or pattern.op in COMMUTATIVE or pattern.op in NORMS:
+        return partial(may_match, pattern)
+    wanted, count = pattern.op, len(pattern.args)
+    inner = [(i, test) for i, arg in enumerate(pattern.args) if (test := outline(arg, depth - 1)) is not None]
+
+    def agrees(target: Term) -> bool:
+        return target.op == wanted and len(target.args) == count and all(test(target.args[i]) for i, test in inner)
+
+    return agrees
 
 
 # ---- where to look
@@ -400,20 +411,18 @@ def keys(term: Term) -> Iterator[tuple[str, str | None]]:
 
 def find(view: View, rules: Sequence[Rule]) -> Iterator[Hit]:
     """All places in a view where a rule's pattern holds. A rule's alternatives are tried most specific first."""
-    table: dict[tuple[str, str | None], list[tuple[Rule, int, Term]]] = defaultdict(list)
+    table: dict[tuple[str, str | None], list[tuple[Rule, int, Term, Test | None]]] = defaultdict(list)
     for rule in rules:
         for position, choice in enumerate(rule.choices):
-            table[anchors(choice.term)].append((rule, position, choice.term))
+            table[anchors(choice.term)].append((rule, position, choice.term, outline(choice.term)))
     matcher = Matcher(view)
     for term in [t for t, values in view.values.items() if any(v.producer is not None for v in values)]:
         seen: set[tuple[str, int]] = set()
         for key in keys(term):
-            for rule, position, pattern in table.get(key, ()):
-                if (rule.name, position) in seen:
+            for rule, position, pattern, test in table.get(key, ()):
+                if (test is not None and not test(term)) or (rule.name, position) in seen:
                     continue
                 seen.add((rule.name, position))
-                if not could_match(pattern, term):
-                    continue
                 for bound in matcher.match(pattern, term):
                     yield Hit(rule, term, bound)
 

@@ -11,21 +11,22 @@ import numpy as np
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from onnxfuse.custom_ops.attention.op import ATTENTION
-from onnxfuse.glue import reshaped, unsqueezed
+from onnxfuse.glue import reshaped, shape_of, unsqueezed
 from onnxfuse.graph import Value
-from onnxfuse.heads import Heads, is_read_elsewhere, multiple, operand, result_layout
+from onnxfuse.heads import Heads, folded, is_read_elsewhere, multiple, operand, result_layout, scaled_heads, unfolded
 from onnxfuse.layout import Layout, Piece, identity
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
 from onnxfuse.term import Term
 
 q, k, v, mask, keep, drop = Var("q"), Var("k"), Var("v"), Var("mask"), Var("keep"), Var("drop")
-sink, kept = Var("sink"), Scalar("kept")
+sink, kept, temperature = Var("sink"), Scalar("kept"), Var("temperature")
 scale, softcap, masked, lowest, layout = Scalar("scale"), Scalar("softcap"), Scalar("masked"), Scalar("lowest"), Scalar("layout")
 
 plain = scale * op.MatMul(q, k)
 capped = softcap * op.Tanh(plain)
-scores = either(plain, capped)
+heated = plain * temperature  # one for each head: it goes with the queries
+scores = either(plain, heated, capped)
 biased = scores + optional(mask)
 bounded = either(biased, op.Max(biased, lowest))
 replaced = either(op.Where(keep, biased, masked), op.Where(drop, masked, biased)).named("replaced")
@@ -63,7 +64,9 @@ def _call(match: Match, *, past: bool, read: bool = False) -> Call:
     values = operand(match, match.term(v), "v", past=past)
     if past and ((keys.past is None) != (values.past is None) or keys.seq != values.seq):  # joined otherwise: no past for the op
         return _call(match, past=False)
-    _check(queries, keys, values)
+    _check(match, queries, keys, values)
+    if match.has(temperature):
+        queries = scaled_heads(queries, match.operand(temperature))
     cap = match.scalar(softcap) if match.has(softcap) else 0.0
     choice, fill = _masks(match)
     wanted, order = result_layout(match.scalar(layout) if match.has(layout) else None, match.root.rank)
@@ -88,10 +91,14 @@ def _call(match: Match, *, past: bool, read: bool = False) -> Call:
     )
     if order is not None:
         call = call.followed_by(Made("Transpose", (), match.root.dtype, match.root.shape, (("perm", order),)))
+    if match.root.rank == 5:
+        call = call.followed_by(unfolded(match.root))
     return call.giving(_needed(keys.present), _needed(values.present))
 
 
-def _check(queries: Heads, keys: Heads, values: Heads) -> None:
+def _check(match: Match, queries: Heads, keys: Heads, values: Heads) -> None:
+    if match.root.rank == 5 and {folded(shape_of(match.root))[:2]} != {(x.batch, x.heads) for x in (queries, keys, values)}:
+        raise Decline("q, k and v of five axes must have the same first three sizes")
     if any(x.batch != queries.batch and 1 in (x.batch, queries.batch) for x in (keys, values)):
         shown = f"{queries.batch}, {keys.batch} and {values.batch}"
         raise Decline(f"q, k and v must have the same batch, none of them repeated; they have {shown}")
@@ -239,14 +246,30 @@ RULE = Rule(
             to = Concat <axis = 0> (f, o)  e = Expand(sinks, to)  c = Concat <axis = -1> (m, e)
             top = ReduceMax <axes = [-1]> (c)  l = Sub(c, top)  p = Softmax <axis = -1> (l)  r = Slice(p, zero, end, axis)  y = MatMul(r, v)
         }""",
+        """g (float[b,s,12] x, float[b,3,4,t] k, float[b,3,t,4] v, float[1,3,s,t] bias, float[3,1,1] heat) => (float[b,3,s,4] y)
+        <int64[4] heads = {0, 0, 3, 4}> {
+            h = Reshape(x, heads)  q = Transpose <perm = [0, 2, 1, 3]> (h)  d = MatMul(q, k)  e = Exp(heat)  s = Mul(d, e)
+            m = Add(s, bias)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
+        }""",
+        """g (float[b,3,2,5,4] q, float[b,3,2,7,4] k, float[b,3,2,7,6] v) => (float[b,3,2,5,6] y) <float scale = {0.5}> {
+            t = Transpose <perm = [0, 1, 2, 4, 3]> (k)  d = MatMul(q, t)  s = Mul(d, scale)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
     ],
     declines={
+        "what scores are multiplied by must be one number, or one for each of the 3 heads; its shape is [5,1]": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,1] heat) => (float[2,3,5,4] y) {
+            d = MatMul(q, k)  s = Mul(d, heat)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        "q, k and v of five axes must have the same first three sizes": """
+        g (float[2,6,2,5,4] q, float[2,1,2,4,7] k, float[2,1,2,7,4] v) => (float[2,6,2,5,4] y) {
+            d = MatMul(q, k)  p = Softmax <axis = -1> (d)  y = MatMul(p, v)
+        }""",
         "'p' (Softmax) must be read by nobody else; the graph's output reads it too": """
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v) => (float[2,3,5,4] y, float[2,3,5,7] p) {
             d = MatMul(q, k)  p = Softmax <axis = -1> (d)  y = MatMul(p, v)
         }""",
-        "q must have 4 axes [batch, heads, seq, dim], or 3": """
-        g (float[2,1,3,5,4] q, float[2,1,3,4,7] k, float[2,1,3,7,4] v) => (float[2,1,3,5,4] y) {
+        "q must have 4 axes [batch, heads, seq, dim], or 3, or 5": """
+        g (float[2,1,1,3,5,4] q, float[2,1,1,3,4,7] k, float[2,1,1,3,7,4] v) => (float[2,1,1,3,5,4] y) {
             d = MatMul(q, k)  p = Softmax <axis = -1> (d)  y = MatMul(p, v)
         }""",
         "beside an added mask, what is not chosen must be -inf or the lowest number; it is -100": """
