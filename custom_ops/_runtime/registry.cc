@@ -63,7 +63,7 @@ struct Domain {
   bool HasKernel(const std::string& name) {
     const cuda::Form* form = cuda::FormOf(name);
     std::string why = "They have no CUDA kernel in this version";
-    if (form != nullptr && form->exists(target.arch, &why)) return true;
+    if (form != nullptr && form->exists(cuda::Device::Of(target.device), &why)) return true;
     std::string& names = without_kernel[why];
     names += (names.empty() ? "" : ", ") + name;
     return false;

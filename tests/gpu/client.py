@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxfuse import runtime as session
-
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "fake"
+LIBRARY = "libonnxfuse_ops.so"  # ours, in the folder of the fakes
 
 
 @dataclass(frozen=True)
@@ -29,22 +28,39 @@ class Ran:
 
 
 class Client:
-    """A worker: `Client(fakes, cache=folder).run(...)`; `close` ends it. cache: where compiled kernels are kept; None for nowhere."""
+    """A worker: `Client(fakes, cache=folder).run(...)`; `close` ends it.
 
-    def __init__(self, fakes: Path, *, cache: Path | None = None, devices: str = "90,80", options: str = "-O1", preload: str = "") -> None:
+    cache: where generated kernels are kept; None for nowhere. kernels, home, library: what `$ONNXFUSE_KERNELS`, the user's caches
+    and our library are; by default there are no compiled kernels anywhere.
+    """
+
+    def __init__(
+        self,
+        fakes: Path,
+        *,
+        cache: Path | None = None,
+        devices: str = "90,80",
+        options: str = "-O1",
+        preload: str = "",
+        kernels: str = "",
+        home: Path | None = None,
+        library: Path | None = None,
+    ) -> None:
         environment = {
             **os.environ,
             "FAKE_CUDA_DEVICES": devices,
             "FAKE_NVRTC_CXX": f"{os.environ.get('CXX', 'c++')} {options}",
             "FAKE_NVRTC_SHIM": str(FAKE),
             "ONNXFUSE_CUDA_CACHE": str(cache or ""),
+            "ONNXFUSE_KERNELS": kernels,
+            "XDG_CACHE_HOME": str(home or fakes / "nothing"),
         }
         if preload:
             environment |= {
                 "LD_PRELOAD": preload,
                 "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:verify_asan_link_order=0",
             }
-        command = [sys.executable, "-m", "tests.gpu.worker", str(session.library_path()), str(fakes)]
+        command = [sys.executable, "-m", "tests.gpu.worker", str(library or fakes / LIBRARY), str(fakes)]
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

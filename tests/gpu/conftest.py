@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.client import Client
+from onnxfuse import runtime as session
+from tests.gpu.client import LIBRARY, Client
 
 FAKE = Path(__file__).parent / "fake"
 LIBRARIES = {"libcuda.cc": "libcuda.so.1", "libnvrtc.cc": "libnvrtc.so.13"}
@@ -25,7 +26,7 @@ def compiler() -> str:
 
 @pytest.fixture(scope="session")
 def fakes(pytestconfig: pytest.Config) -> Path:
-    """The folder of the two libraries, built where their source has changed."""
+    """The folder of the two libraries, built where their source has changed, and of a link to ours: there is nothing beside it."""
     text = b"".join(path.read_bytes() for path in sorted(FAKE.iterdir()))
     folder = Path(str(pytestconfig.cache.mkdir("onnxfuse-fakes"))) / hashlib.sha256(text).hexdigest()[:16]
     folder.mkdir(exist_ok=True)
@@ -37,6 +38,9 @@ def fakes(pytestconfig: pytest.Config) -> Path:
         done = subprocess.run([compiler(), *options, str(FAKE / source), "-ldl"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         beside.rename(folder / library)
+    link = folder / f"{LIBRARY}.{os.getpid()}"
+    link.symlink_to(session.library_path())
+    link.rename(folder / LIBRARY)
     return folder
 
 

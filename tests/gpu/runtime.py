@@ -245,6 +245,9 @@ class Runtime:
         known = [size if isinstance(size, int) else -1 for size in sizes]
         _write(out, WORD, self._new(Shape(element, known, [b"" if isinstance(s, int) else s.encode() for s in sizes])))
 
+    def _kernel_info_get_constant_input_tensor(self, info: int, index: int, is_constant: int, out: int, *_: int) -> None:
+        _write(is_constant, ctypes.c_int, 0)
+
     def _cast_type_info_to_tensor_info(self, info: int, out: int, *_: int) -> None:
         _write(out, WORD, info)
 

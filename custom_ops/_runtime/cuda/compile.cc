@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "custom_ops/_runtime/cuda/driver.h"
+#include "custom_ops/_runtime/cuda/places.h"
 #include "custom_ops/_runtime/cuda/sha256.h"
 
 #if defined(_WIN32)
@@ -27,19 +28,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMagic = "onnxfuse kernel 1\n";
 
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Where compiled kernels are kept; empty for nowhere.
 fs::path CacheFolder() {
   const char* wish = std::getenv("ONNXFUSE_CUDA_CACHE");
-  if (wish != nullptr) return wish;
-  const std::string cache = Variable("XDG_CACHE_HOME"), home = Variable("HOME"), local = Variable("LOCALAPPDATA");
-  if (!cache.empty()) return fs::path(cache) / "onnxfuse" / "cuda";
-  if (!home.empty()) return fs::path(home) / ".cache" / "onnxfuse" / "cuda";
-  return local.empty() ? fs::path() : fs::path(local) / "onnxfuse" / "cuda";
+  return wish != nullptr ? fs::path(wish) : UserCache("cuda");
 }
 
 std::optional<std::string> ReadCached(const fs::path& path) {

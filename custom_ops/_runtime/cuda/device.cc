@@ -92,6 +92,8 @@ Device::Device(const Driver& driver, int ordinal) : driver_(driver), ordinal_(or
   driver.Check(driver.DeviceGetAttribute(&major, kComputeCapabilityMajor, handle_), "cuDeviceGetAttribute");
   driver.Check(driver.DeviceGetAttribute(&minor, kComputeCapabilityMinor, handle_), "cuDeviceGetAttribute");
   driver.Check(driver.DeviceGetAttribute(&multiprocessors_, kMultiprocessorCount, handle_), "cuDeviceGetAttribute");
+  driver.Check(driver.DeviceGetAttribute(&shared_bytes_, kMaxSharedMemoryPerBlockOptIn, handle_),
+               "cuDeviceGetAttribute");
   std::array<char, 256> name{};
   driver.Check(driver.DeviceGetName(name.data(), static_cast<int>(name.size()), handle_), "cuDeviceGetName");
   arch_ = 10 * major + minor;
@@ -121,8 +123,9 @@ Kernel Device::CompiledKernel(const std::string& source, const std::string& name
               [&] { return Load(driver_, context(), Compile(source, arch_), name, 0); });
 }
 
-Kernel Device::LoadedKernel(const std::string& cubin, const std::string& name, int shared_bytes) const {
-  return Once(ordinal_, name + "\n" + cubin, [&] { return Load(driver_, context(), cubin, name, shared_bytes); });
+Kernel Device::LoadedKernel(const std::string& cubin, const std::string& digest, const std::string& name,
+                            int shared_bytes) const {
+  return Once(ordinal_, name + "\n" + digest, [&] { return Load(driver_, context(), cubin, name, shared_bytes); });
 }
 
 void Device::Start(const Kernel& kernel, const Launch& launch, Stream stream, void** arguments) const {

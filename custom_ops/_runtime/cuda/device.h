@@ -30,14 +30,17 @@ class Device {
   int ordinal() const { return ordinal_; }
   int arch() const { return arch_; }  // 90: compute capability 9.0
   int multiprocessors() const { return multiprocessors_; }
+  int shared_bytes() const { return shared_bytes_; }  // the most that a block can have
   const std::string& name() const { return name_; }
 
   // The kernel `name` of the text `source`, compiled and loaded where it was not; it stays loaded. Allowed while a
   // stream of the device is captured into a graph. For any number of threads. Throws DeviceError.
   Kernel CompiledKernel(const std::string& source, const std::string& name) const;
 
-  // The kernel `name` of a cubin, loaded where it was not; dynamic shared memory up to `shared_bytes` is allowed for.
-  Kernel LoadedKernel(const std::string& cubin, const std::string& name, int shared_bytes) const;
+  // The kernel `name` of a cubin that `digest` tells from others, likewise; dynamic shared memory up to `shared_bytes`
+  // is allowed for.
+  Kernel LoadedKernel(const std::string& cubin, const std::string& digest, const std::string& name,
+                      int shared_bytes) const;
 
   // Starts a kernel on a stream of the session, and returns at once. arguments: pointers to their values, in order.
   void Start(const Kernel& kernel, const Launch& launch, Stream stream, void** arguments) const;
@@ -53,6 +56,7 @@ class Device {
   int handle_ = 0;
   int arch_ = 0;
   int multiprocessors_ = 0;
+  int shared_bytes_ = 0;
   std::string name_;
   mutable std::once_flag once_;
   mutable Context context_ = nullptr;

@@ -1,8 +1,9 @@
 #include "custom_ops/_runtime/cuda/driver.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
+
+#include "custom_ops/_runtime/cuda/places.h"
 
 #if defined(_WIN32)
 #include <windows.h>
@@ -26,8 +27,6 @@ void* Open(const std::string& path, std::string* why) {
 void* Symbol(void* library, const char* name) {
   return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name));
 }
-
-std::string OwnPath() { return ""; }
 #else
 constexpr const char* kDriverName = "libcuda.so.1";
 const std::vector<std::string> kNvrtcNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
@@ -39,11 +38,6 @@ void* Open(const std::string& path, std::string* why) {
 }
 
 void* Symbol(void* library, const char* name) { return dlsym(library, name); }
-
-std::string OwnPath() {
-  Dl_info info{};
-  return dladdr(reinterpret_cast<void*>(&OwnPath), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
 #endif
 
 // Sets every function of a table; false, with the name of the first that is missing, where one is.
@@ -84,10 +78,10 @@ const Driver* LoadDriver(std::string* why) {
 // Where NVRTC may lie: what the user names, what the system finds, the wheels of NVIDIA beside this library, a toolkit.
 std::vector<std::string> NvrtcPlaces() {
   namespace fs = std::filesystem;
-  const char* wish = std::getenv("ONNXFUSE_NVRTC");
-  if (wish != nullptr && *wish != '\0') return {wish};
+  const std::string wish = Variable("ONNXFUSE_NVRTC");
+  if (!wish.empty()) return {wish};
   std::vector<std::string> places = kNvrtcNames;
-  const fs::path packages = fs::path(OwnPath()).parent_path() / ".." / "..";  // of <packages>/onnxfuse/lib/<this>
+  const fs::path packages = OwnFolder() / ".." / "..";  // of <packages>/onnxfuse/lib/<this>
   for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"}) {
     for (const std::string& name : kNvrtcNames) places.push_back((packages / wheel / name).lexically_normal().string());
   }

@@ -13,6 +13,8 @@ std::map<std::string, Form>& Forms() {
   return forms;
 }
 
+bool CanGenerate(const Device& device, std::string* why) { return CanCompile(device.arch(), why); }
+
 }  // namespace
 
 View View::Of(const Tensor& tensor, std::vector<int64_t> shape) {
@@ -49,8 +51,9 @@ const Form* FormOf(const std::string& op) {
   return found == Forms().end() ? nullptr : &found->second;
 }
 
-RegisterCuda::RegisterCuda(std::string op, void (*run)(const Call&, Queue&), bool (*exists)(int, std::string*)) {
-  Forms()[op] = Form{op, run, exists == nullptr ? &CanCompile : exists};
+RegisterCuda::RegisterCuda(std::string op, void (*run)(const Call&, Queue&),
+                           bool (*exists)(const Device&, std::string*)) {
+  Forms()[op] = Form{op, run, exists == nullptr ? &CanGenerate : exists, exists == nullptr};
 }
 
 }  // namespace onnxfuse::cuda

@@ -1,7 +1,8 @@
-// What an op is on a GPU: programs over views of its operands.
+// What an op is on a GPU: programs over views of its operands, or kernels that were compiled before.
 //
-// A kernel_cuda.cc beside an op.cc says it with a static RegisterCuda; the op is then registered for CUDA sessions
-// wherever a kernel can be had for the device. See custom_ops/gelu/kernel_cuda.cc for an example.
+// A kernel_cuda.cc (kernel_triton.cc) beside an op.cc says it with a static RegisterCuda; the op is then registered for
+// CUDA sessions wherever kernels can be had for the device. custom_ops/gelu/kernel_cuda.cc is an example of the one,
+// custom_ops/linear/kernel_triton.cc of the other.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@
 #include "custom_ops/_runtime/program.h"
 
 namespace onnxfuse::cuda {
+
+struct CompiledKernel;  // compiled.h
+class Values;
 
 // Memory walked with `steps[i]` elements from one index of axis i to the next.
 struct View {
@@ -49,7 +53,8 @@ class Session {
   ~Session() = default;
 };
 
-// What one node has used: its programs by their text, and all that a run needs beside addresses by program and layout.
+// What one node has used: its programs by their text, all that a run needs beside addresses by program and layout, and
+// compiled kernels.
 class NodeKernels {
  public:
   // The program of a text, lowered.
@@ -79,12 +84,16 @@ class NodeKernels {
     return made;
   }
 
+  // A compiled kernel, loaded where it was not.
+  Kernel Loaded(const CompiledKernel& compiled, const Device& device);
+
  private:
   static constexpr size_t kMostPrepared = 1024;
 
   std::mutex mutex_;
   std::map<std::string, Program> programs_;
   std::unordered_map<std::string, std::shared_ptr<const Prepared>> prepared_;
+  std::unordered_map<const CompiledKernel*, Kernel> loaded_;
 };
 
 // One program that a form asks for, as `kernels show` prints it.
@@ -109,7 +118,18 @@ class Queue {
   // sizes are read does not take part in the broadcast. Throws std::invalid_argument where shapes do not fit.
   void Run(const std::string& program, int axes, const std::vector<View>& inputs, const std::vector<View>& outputs);
 
+  // Starts a compiled kernel on `blocks` blocks; a rehearsal loads it. Throws std::runtime_error where a value does not
+  // fit its argument.
+  void Start(const CompiledKernel& kernel, int64_t blocks, const Values& values);
+
+  // Device memory, good until what the call has started is done.
+  void* Scratch(size_t bytes) { return session_ == nullptr ? Nowhere(kMostOperands) : session_->Scratch(bytes); }
+
+  const Device& device() const { return *device_; }
+
  private:
+  static constexpr size_t kMostOperands = 64;  // of any node
+
   const Device* device_;
   NodeKernels* kernels_;
   const Session* session_;
@@ -119,8 +139,9 @@ class Queue {
 struct Form {
   std::string op;
   void (*run)(const Call& call, Queue& queue);  // null for an op whose nodes carry their programs
-  // Whether the op has a kernel for devices of this architecture; if not, `*why` says why, and how to get one.
-  bool (*exists)(int arch, std::string* why);
+  // Whether the op has kernels for this device; if not, `*why` says why, and how to get them.
+  bool (*exists)(const Device& device, std::string* why);
+  bool is_generated;  // all its kernels come of programs
 };
 
 // The form of an op, or null.
@@ -129,7 +150,7 @@ const Form* FormOf(const std::string& op);
 // Makes a form known; a static of each kernel_cuda.cc. Without `exists`: what NVRTC compiles.
 struct RegisterCuda {
   RegisterCuda(std::string op, void (*run)(const Call& call, Queue& queue),
-               bool (*exists)(int arch, std::string* why) = nullptr);
+               bool (*exists)(const Device& device, std::string* why) = nullptr);
 };
 
 }  // namespace onnxfuse::cuda

@@ -59,7 +59,7 @@ class RehearsedCall final : public NodeCall {
   Tensor Output(size_t index) const override {
     Tensor tensor = Expected(index);
     tensor.is_given = index < output_count_;
-    tensor.data = Nowhere(node_.op.signature.inputs.size() + index);
+    if (tensor.is_given) tensor.data = Nowhere(node_.op.signature.inputs.size() + index);
     return tensor;
   }
 

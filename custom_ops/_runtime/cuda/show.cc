@@ -72,7 +72,7 @@ bool ShowNamed(const std::string& name, const Texts& attributes, const std::vect
   const Form* form = FormOf(name);
   for (const OpSpec& spec : AllOps()) {
     const Signature signature = Signature::Parse(spec.signature);
-    if (signature.name != name || form == nullptr) continue;
+    if (signature.name != name || form == nullptr || !form->is_generated) continue;
     const CustomOp op(spec, signature, TypesWith(spec, signature, inputs), nullptr, true, form);
     NodeFacts node{op, name, {}, {}};
     for (const Attribute& attribute : spec.attributes) node.attributes.push_back(ValueFrom(attribute, attributes));

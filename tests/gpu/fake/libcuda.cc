@@ -44,6 +44,7 @@ struct Module {
 struct Function {
   Module* module;
   std::string name;
+  unsigned shared = 48 * 1024;  // the most that a launch may ask for
 };
 
 struct World {
@@ -185,6 +186,13 @@ void RunGrid(Module* module, const std::string& name, unsigned grid_x, unsigned 
   }
 }
 
+// Whether a device runs an image: one for its architecture, or before 9.0 for an older one of the same number.
+bool RunsOn(const std::string& line, int arch) {
+  if (line.compare(0, 8, "FAKE sm_") != 0) return false;
+  const int built = std::atoi(line.c_str() + 8);
+  return built == arch || (arch < 90 && built / 10 == arch / 10 && built < arch);
+}
+
 std::string Hex(const unsigned char* bytes, size_t count) {
   std::string text;
   for (size_t i = 0; i < count; ++i) {
@@ -192,6 +200,27 @@ std::string Hex(const unsigned char* bytes, size_t count) {
     text += "0123456789abcdef"[bytes[i] & 15];
   }
   return text;
+}
+
+// A stand-in of a compiled kernel says the kinds of its arguments, a letter each (p, i, l, f); what the fake NVRTC makes
+// has one, of some bytes.
+std::string ShownArguments(const Function* function, void** arguments) {
+  const auto symbol = [&](const char* what) {
+    return dlsym(function->module->library, (function->name + what).c_str());
+  };
+  const auto* kinds = static_cast<const char*>(symbol("__kinds"));
+  if (kinds == nullptr) {
+    const auto* size = static_cast<const unsigned*>(symbol("__size"));
+    return "\"argument\": \"" + Hex(static_cast<const unsigned char*>(arguments[0]), *size) + "\"";
+  }
+  std::ostringstream text;
+  for (size_t i = 0; kinds[i] != '\0'; ++i) {
+    text << (i == 0 ? "" : ", ");
+    if (kinds[i] == 'i') text << *static_cast<const int*>(arguments[i]);
+    if (kinds[i] == 'f') text << "\"" << *static_cast<const float*>(arguments[i]) << "\"";
+    if (kinds[i] == 'p' || kinds[i] == 'l') text << *static_cast<const long long*>(arguments[i]);
+  }
+  return "\"arguments\": [" + text.str() + "]";
 }
 
 }  // namespace
@@ -223,7 +252,8 @@ int cuDeviceGetName(char* name, int size, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   const int arch = Archs().at(static_cast<size_t>(device));
-  *value = attribute == 75 ? arch / 10 : attribute == 76 ? arch % 10 : attribute == 16 ? 4 : 227 * 1024;
+  const int shared = arch == 86 || arch == 89 ? 99 * 1024 : 227 * 1024;
+  *value = attribute == 75 ? arch / 10 : attribute == 76 ? arch % 10 : attribute == 16 ? 4 : shared;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(Context** context, int device) {
@@ -244,8 +274,8 @@ int cuModuleLoadData(Module** module, const void* image) {
   if (std::strncmp(text, "FAKE ", 5) != 0) return kInvalidImage;
   const std::string head = text;  // to the end of the first line; the library behind it holds zeros
   const std::string line = head.substr(0, head.find('\n'));
-  const std::string arch = std::to_string(Archs().at(static_cast<size_t>(current.back()->device)));
-  if (line != "FAKE sm_" + arch && line.compare(0, 13, "FAKE compute_") != 0) return kInvalidImage;
+  const int arch = Archs().at(static_cast<size_t>(current.back()->device));
+  if (line.compare(0, 13, "FAKE compute_") != 0 && !RunsOn(line, arch)) return kInvalidImage;
   const char* elf = text + line.size() + 1;
   unsigned long long sections = 0;  // an ELF file ends with its section headers
   unsigned short entry = 0, entries = 0;
@@ -269,7 +299,12 @@ int cuModuleGetFunction(Function** function, Module* module, const char* name) {
   return *function = new Function{module, name}, 0;
 }
 int cuFuncGetAttribute(int* value, int attribute, Function*) { return *value = attribute == 4 ? 32 : 0, 0; }
-int cuFuncSetAttribute(Function*, int, int) { return 0; }
+int cuFuncSetAttribute(Function* function, int attribute, int value) {
+  int most = 0;
+  cuDeviceGetAttribute(&most, 97, function->module->context->device);
+  if (attribute != 8 || value > most) return kInvalidValue;
+  return function->shared = static_cast<unsigned>(value), 0;
+}
 int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads, unsigned y,
                    unsigned z, unsigned shared, void* stream, void** arguments, void** extra) {
   if (const int error = Fails("cuLaunchKernel")) return error;
@@ -279,13 +314,12 @@ int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
   if (reinterpret_cast<size_t>(stream) != 0x5000u + static_cast<size_t>(module->context->device)) return 400;
   const bool is_grid = grid_x > 0 && grid_x <= 0x7FFFFFFFu && grid_y > 0 && grid_y <= 65535u && grid_z == 1;
   if (!is_grid || threads == 0 || threads > 1024 || y != 1 || z != 1 || extra != nullptr) return kInvalidValue;
-  const auto* size = static_cast<const unsigned*>(dlsym(module->library, (function->name + "__size").c_str()));
+  if (shared > function->shared) return kInvalidValue;
   std::ostringstream line;
   line << "{\"event\": \"launch\", \"device\": " << module->context->device << ", \"image\": \"" << module->image
        << "\", \"kernel\": \"" << function->name << "\", \"grid\": [" << grid_x << ", " << grid_y
        << "], \"threads\": " << threads << ", \"shared\": " << shared
-       << ", \"stream\": " << reinterpret_cast<size_t>(stream) << ", \"argument\": \""
-       << Hex(static_cast<const unsigned char*>(arguments[0]), *size) << "\"}\n";
+       << ", \"stream\": " << reinterpret_cast<size_t>(stream) << ", " << ShownArguments(function, arguments) << "}\n";
   {
     const std::lock_guard<std::mutex> lock(world().mutex);
     world().log += line.str();
