@@ -161,8 +161,9 @@ def _make(hit: Hit, view: View, root: Value, call: Call, blank: Decision) -> Can
 
 
 def _twins(view: View, inputs: set[Value], outputs: Sequence[Value | None]) -> dict[Value, Value]:
-    """Values that hold the same numbers as an input, to that input."""
-    return {twin: value for value in inputs for twin in view.twins(value) if twin not in outputs and twin not in inputs}
+    """Values that hold the same numbers as an input that is computed, to that input."""
+    computed = [value for value in inputs if not value.is_constant]
+    return {twin: value for value in computed for twin in view.twins(value) if twin not in outputs and twin not in inputs}
 
 
 def _outputs(hit: Hit, view: View, root: Value, call: Call) -> tuple[Value | None, ...]:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from typing import Any
 
 from onnxfuse.candidate import Candidate, candidates, replaces_enough
 from onnxfuse.canonical import View
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Price
-from onnxfuse.decision import Decision
+from onnxfuse.decision import Decision, Later
 from onnxfuse.generated.candidates import Finder, Generator, Regions, acyclic, crowded
 from onnxfuse.graph import Graph, Model, Node
 from onnxfuse.op import DOMAIN
@@ -126,14 +127,14 @@ class Decider:
         return left, [*ended, *apart, *over]
 
     def told(self, decision: Decision) -> Decision:
-        """The decision with the sizes at which it flips, by dim."""
+        """The decision with the sizes at which it flips, by dim, among its numbers."""
         kind = self.kind_of(decision)
-        crossings = self.ranges.crossings(*kind) if kind is not None else {}
-        if kind is None or not crossings:
-            return decision
-        usual = self.ranges.sizes(kind[0])
+        return decision if kind is None else replace(decision, numbers=Later(lambda: {**decision.numbers, **self._flips(*kind)}))
+
+    def _flips(self, graph: Graph, recipe: Recipe) -> dict[str, Any]:
+        usual, crossings = self.ranges.sizes(graph), self.ranges.crossings(graph, recipe)
         ranges = {dim: {**asdict(c), "at": usual[dim], "text": c.text(dim)} for dim, c in crossings.items()}
-        return replace(decision, numbers={**decision.numbers, "ranges": ranges})
+        return {"ranges": ranges} if ranges else {}
 
     def kind_of(self, decision: Decision) -> Kind | None:
         """The graph and recipe of the candidate that the decision is about."""

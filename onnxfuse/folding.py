@@ -12,6 +12,7 @@ from onnxfuse.graph import Value, constant_value
 from onnxfuse.layout import REPEAT, Layout, Piece
 from onnxfuse.term import NUMBER, PRODUCT, SUM, Term
 
+COMPOUND = {PRODUCT, SUM, "View"}  # terms that are constant where their parts are
 MAX_ELEMENTS = 2**20  # weights of norms and convolutions; no product of matrices is worked out here
 
 
@@ -22,10 +23,11 @@ def sources(view: View, term: Term) -> list[Value] | None:
     held = next((v for v in view.values.get(term, ()) if v.is_constant), None)
     if held is not None:
         return [held]
-    if term.op not in (PRODUCT, SUM, "View"):
+    if term.op not in COMPOUND:
         return None
     found: list[Value] = []
-    for part in (*term.args, *(t for t, _ in term.parts)):
+    # what settles it at once comes first: a residual stream is a sum as deep as the model
+    for part in sorted((*term.args, *(t for t, _ in term.parts)), key=lambda t: t.op in COMPOUND):
         inner = sources(view, part)
         if inner is None:
             return None

@@ -208,11 +208,12 @@ class Match:
 
     def holder(self, term: Term, name: str, dtype: int | None = None, shape: tuple[Dim, ...] | None = None) -> Value:
         """A value that holds `term`, made before the root. Raises Decline if there is none."""
-        values = [v for v in self.view.values.get(term, ()) if self.is_before(v) and (shape is None or v.shape == shape)]
-        if not values:
+        values = (v for v in self.view.values.get(term, ()) if self.is_before(v) and (shape is None or v.shape == shape))
+        first = next(values, None)
+        if first is None:
             raise Decline(f"{name} must be one value of the graph; it is {show(term, 3)}")
         wanted = self.root.dtype if dtype is None else dtype
-        return min(values, key=lambda v: v.dtype != wanted)
+        return first if first.dtype == wanted else next((v for v in values if v.dtype == wanted), first)
 
     def is_before(self, value: Value) -> bool:
         """Whether the value exists when the root is made."""

@@ -84,16 +84,16 @@ def _residual(match: Match) -> Value | None:
 def _weights(match: Match) -> tuple[Value, bool]:
     """The weights as the graph holds them, and whether the product reads their transpose."""
     term = match.term(w)
-    is_transposed = term.op == "View" and _is_turned(term.attributes["layout"]) and not _constants(match, term)
-    held = _constants(match, term.args[0] if is_transposed else term)
-    found, is_transposed = (held[0], is_transposed) if held else (match.value(w), False)
+    is_transposed = term.op == "View" and _is_turned(term.attributes["layout"]) and _constant(match, term) is None
+    held = _constant(match, term.args[0] if is_transposed else term)
+    found, is_transposed = (held, is_transposed) if held is not None else (match.value(w), False)
     if found.rank != 2:
         raise Decline(f"w must have rank 2; '{found.name}' is {_shown(found)}")
     return found, is_transposed
 
 
-def _constants(match: Match, term: Any) -> list[Value]:
-    return [v for v in match.view.values.get(term, ()) if v.is_constant and v.dtype == match.root.dtype]
+def _constant(match: Match, term: Any) -> Value | None:
+    return next((v for v in match.view.values.get(term, ()) if v.is_constant and v.dtype == match.root.dtype), None)
 
 
 def _is_turned(seen: Layout) -> bool:

@@ -65,13 +65,14 @@ class View:
         """
         if value not in self._twins:
             alike = self.values.get(self.terms[value], ()) if value in self.terms else ()
-            others = (v for v in alike if v is not value and v.dtype == value.dtype)
-            self._twins[value] = [v for v in others if self._number_of(v) == self._number_of(value)]
+            others = [v for v in alike if v is not value and v.dtype == value.dtype]
+            number = self._number_of(value) if others else 0
+            self._twins[value] = [v for v in others if self._number_of(v) == number]
         return self._twins[value]
 
     def _number_of(self, value: Value) -> int:
         """The value number: equal for values made by the same operators from the same sources."""
-        todo = [value]
+        todo = [value] if value not in self._exact else []
         while todo:
             top = todo[-1]
             missing = [v for v in self._sources(top) if v not in self._exact]
