@@ -90,7 +90,8 @@ class FactsReader {
     const Json facts = Json::Parse(ReadAll(path_));
     if (facts.At("schema").Whole() != kSchema) throw std::invalid_argument("its schema is of another version");
     if (facts.At("op").Text() != op) return false;
-    kernel->name = path_.stem().stem().string();
+    kernel->path = fs::path(path_).replace_extension(".cubin").string();
+    kernel->digest = facts.At("cubin_sha256").Text();
     kernel->group = facts.At("role").Text();
     for (const auto& [key, value] : facts.At("variant").Members()) kernel->group += " " + key + "=" + value.Text();
     kernel->rank = facts.At("rank").Whole();
@@ -102,7 +103,6 @@ class FactsReader {
     for (const Json& one : facts.At("arguments").Items()) kernel->arguments.push_back(ReadArgument(one));
     for (const Json& one : facts.At("conditions").Items()) ReadCondition(one, kernel);
     if (facts.At("scratch").Whole() != 0) throw std::invalid_argument("it asks for scratch memory of its own");
-    ReadCubin(facts, kernel);
     return true;
   }
 
@@ -124,12 +124,6 @@ class FactsReader {
     }
   }
 
-  void ReadCubin(const Json& facts, CompiledKernel* kernel) const {
-    kernel->digest = facts.At("cubin_sha256").Text();
-    kernel->cubin = ReadAll(fs::path(path_).replace_extension(".cubin"));
-    if (Sha256(kernel->cubin) != kernel->digest) throw std::invalid_argument("its cubin has another checksum");
-  }
-
   const fs::path& path_;
   const std::vector<std::string>& names_;
 };
@@ -142,27 +136,29 @@ void TellLeftOut(const fs::path& folder, const std::vector<std::string>& reasons
            ". Make them anew with " + HowToBuild(arch));
 }
 
-// All that run on a device, the best of each name.
-std::map<std::string, CompiledKernel> ReadFolders(const std::string& op, const std::vector<std::string>& names,
-                                                  const Device& device) {
-  std::map<std::string, CompiledKernel> best;
+// All that run on a device, in the order in which they are found.
+std::vector<std::unique_ptr<CompiledKernel>> ReadFolders(const std::string& op, const std::vector<std::string>& names,
+                                                         const Device& device) {
+  std::vector<std::unique_ptr<CompiledKernel>> found;
   for (const fs::path& folder : Folders()) {
     std::vector<std::string> reasons;
     for (const fs::path& path : FactsIn(folder, device.arch())) {
       try {
-        CompiledKernel kernel;
-        if (!FactsReader(path, names).Read(op, &kernel)) continue;
-        const auto there = best.find(kernel.name);
-        const bool is_nearer = there == best.end() || kernel.arch > there->second.arch;
-        const bool runs = RunsOn(kernel.arch, device.arch()) && kernel.shared_bytes <= device.shared_bytes();
-        if (runs && is_nearer) best[kernel.name] = std::move(kernel);
+        auto kernel = std::make_unique<CompiledKernel>();
+        if (!FactsReader(path, names).Read(op, kernel.get())) continue;
+        const bool runs = RunsOn(kernel->arch, device.arch()) && kernel->shared_bytes <= device.shared_bytes();
+        if (runs) found.push_back(std::move(kernel));
       } catch (const std::exception& error) {
         reasons.push_back(path.filename().string() + ": " + error.what());
       }
     }
     TellLeftOut(folder, reasons, device.arch());
   }
-  return best;
+  return found;
+}
+
+bool IsBetter(const std::unique_ptr<CompiledKernel>& a, const std::unique_ptr<CompiledKernel>& b) {
+  return a->rank != b->rank ? a->rank < b->rank : a->arch > b->arch;
 }
 
 }  // namespace
@@ -198,6 +194,18 @@ uint64_t CompiledKernel::WordOf(const Argument& argument, const Values& values) 
   return word;
 }
 
+const std::string* CompiledKernel::Cubin() const {
+  std::call_once(once_, [&] {
+    std::ifstream file(path, std::ios::binary);
+    cubin_.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (Sha256(cubin_) == digest) return;
+    cubin_.clear();
+    WarnOnce("the compiled kernel " + path + (file ? " has another checksum" : " cannot be read") +
+             ". It is left out; make it anew with " + HowToBuild(arch));
+  });
+  return cubin_.empty() ? nullptr : &cubin_;
+}
+
 const CompiledKernels& CompiledKernels::Of(const std::string& op, const std::vector<std::string>& names,
                                            const Device& device) {
   static std::mutex mutex;
@@ -206,31 +214,20 @@ const CompiledKernels& CompiledKernels::Of(const std::string& op, const std::vec
   std::unique_ptr<CompiledKernels>& kernels = (*all)[{op, device.arch()}];
   if (kernels != nullptr) return *kernels;
   kernels = std::make_unique<CompiledKernels>();
-  for (auto& [name, kernel] : ReadFolders(op, names, device)) {
-    const std::string group = kernel.group;
-    kernels->groups_[group].push_back(std::move(kernel));
+  for (auto& kernel : ReadFolders(op, names, device)) {
+    auto& group = kernels->groups_[kernel->group];
+    group.push_back(std::move(kernel));
   }
-  for (auto& [group, members] : kernels->groups_) {
-    std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  }
+  for (auto& [name, group] : kernels->groups_) std::stable_sort(group.begin(), group.end(), &IsBetter);
   return *kernels;
 }
 
 const CompiledKernel* CompiledKernels::Find(const std::string& group, const Values& values) const {
-  const auto found = groups_.find(group);
-  if (found == groups_.end()) return nullptr;
-  for (const CompiledKernel& kernel : found->second) {
-    if (kernel.Fits(values)) return &kernel;
-  }
-  return nullptr;
+  return First(group, [&](const CompiledKernel& kernel) { return kernel.Fits(values); });
 }
 
 const CompiledKernel* CompiledKernels::FindForAll(const std::string& group) const {
-  const auto found = groups_.find(group);
-  if (found == groups_.end()) return nullptr;
-  const auto kernel = std::find_if(found->second.begin(), found->second.end(),
-                                   [](const CompiledKernel& one) { return one.conditions.empty(); });
-  return kernel == found->second.end() ? nullptr : &*kernel;
+  return First(group, [](const CompiledKernel& kernel) { return kernel.conditions.empty(); });
 }
 
 bool AreCompiled(const CompiledKernels& kernels, const std::vector<std::string>& groups, const Device& device,
@@ -242,7 +239,7 @@ bool AreCompiled(const CompiledKernels& kernels, const std::vector<std::string>&
   }
   try {
     // One for all: a driver that is too old for what compiled them takes none.
-    device.LoadedKernel(kernel->cubin, kernel->digest, kernel->entry, kernel->shared_bytes);
+    device.LoadedKernel(*kernel->Cubin(), kernel->digest, kernel->entry, kernel->shared_bytes);
     return true;
   } catch (const DeviceError& error) {
     *why = std::string("Their compiled kernels cannot be loaded (") + error.what() +
@@ -257,7 +254,7 @@ Kernel NodeKernels::Loaded(const CompiledKernel& compiled, const Device& device)
     const auto found = loaded_.find(&compiled);
     if (found != loaded_.end()) return found->second;
   }
-  const Kernel kernel = device.LoadedKernel(compiled.cubin, compiled.digest, compiled.entry, compiled.shared_bytes);
+  const Kernel kernel = device.LoadedKernel(*compiled.Cubin(), compiled.digest, compiled.entry, compiled.shared_bytes);
   const std::lock_guard<std::mutex> lock(mutex_);
   return loaded_[&compiled] = kernel;
 }

@@ -2,11 +2,14 @@
 //
 // A kernel is two files, NAME.sm_NN.cubin and NAME.sm_NN.json. Folders are looked through in this order: `kernels` beside
 // this library, `$XDG_CACHE_HOME/onnxfuse/kernels` (else `~/.cache/onnxfuse/kernels`), each of `$ONNXFUSE_KERNELS`. Of
-// several kernels of one name the nearest to the device counts, and of those the first.
+// kernels that are equally good the nearest to the device counts, and of those the first. What is damaged is left out, and
+// told once as a warning.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -49,11 +52,10 @@ struct CompiledKernel {
     double bound;
   };
 
-  std::string name;
   std::string group;  // role and variant, as in "tile dtype=float mask=none"
   int64_t rank = 0;   // the lower the better
   int arch = 0;
-  std::string cubin, digest, entry;
+  std::string path, digest, entry;  // path and SHA-256 of the cubin
   int threads = 0, shared_bytes = 0;
   std::map<std::string, int64_t> tile;
   std::vector<Condition> conditions;
@@ -64,13 +66,18 @@ struct CompiledKernel {
   bool Fits(const Values& values) const;
   // The bits of an argument, as many as its kind has. Throws std::runtime_error where they do not suffice.
   uint64_t WordOf(const Argument& argument, const Values& values) const;
+  // The machine code, read when it is first asked for; null where it is not what the facts say.
+  const std::string* Cubin() const;
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::string cubin_;  // empty where it is damaged
 };
 
 // The kernels of an op for a device.
 class CompiledKernels {
  public:
-  // names: of the values that its kernels may ask for. Read once for the process; a file that is damaged is left out,
-  // and told once as a warning.
+  // names: of the values that its kernels may ask for. Read once for the process.
   static const CompiledKernels& Of(const std::string& op, const std::vector<std::string>& names, const Device& device);
 
   // The best of a group whose conditions hold; null where there is none.
@@ -79,7 +86,18 @@ class CompiledKernels {
   const CompiledKernel* FindForAll(const std::string& group) const;
 
  private:
-  std::map<std::string, std::vector<CompiledKernel>> groups_;  // by rank
+  // The first of a group that is whole and for which `holds`; null where there is none.
+  template <typename Test>
+  const CompiledKernel* First(const std::string& group, const Test& holds) const {
+    const auto found = groups_.find(group);
+    if (found == groups_.end()) return nullptr;
+    for (const auto& kernel : found->second) {
+      if (holds(*kernel) && kernel->Cubin() != nullptr) return kernel.get();
+    }
+    return nullptr;
+  }
+
+  std::map<std::string, std::vector<std::unique_ptr<CompiledKernel>>> groups_;  // the best first
 };
 
 // Whether kernels for all of `groups` are there, whatever comes, and the driver takes them; if not, `*why` says why and
