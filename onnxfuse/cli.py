@@ -247,7 +247,7 @@ def calibrate(verbose: Verbose = False) -> None:
         calibrate.run()
 
 
-kernels_app = typer.Typer(help="Look at the GPU kernels of fused operators.", no_args_is_help=True, rich_markup_mode=None)
+kernels_app = typer.Typer(help="Look at the GPU kernels of fused operators, and build them.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(kernels_app, name="kernels")
 
 
@@ -265,6 +265,34 @@ def show_kernels(
         from onnxfuse.commands.options import sizes
 
         kernels.show(source, node, archs=arch, sizes=sizes(shape))
+
+
+@kernels_app.command("build")
+def build_kernels(
+    arch: Annotated[list[str], typer.Option(metavar="NAME", help="sm_90, say. May be repeated; without it, that of the GPU here.")] = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where to write them; without it, where sessions look.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at a time; without it, one for each core.")] = None,
+    only: Annotated[list[str], typer.Option(metavar="NAME", help="Only kernels of this name, a regular expression.")] = [],  # noqa: B006
+    ptx: Annotated[int, typer.Option(min=80, help="The newest version of PTX to write: 90 for 9.0, of CUDA 13.0.")] = 90,
+    verbose: Verbose = False,
+) -> None:
+    """Build the kernels of Attention and Linear for GPUs, with Triton. No GPU is needed. What has not changed is not built again."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import kernels_build
+
+        kernels_build.build(arch, out, jobs=jobs, only=only, newest_ptx=ptx)
+
+
+@kernels_app.command("check")
+def check_kernels(
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Without it, where sessions look.", show_default=False)] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Judge built kernels by their machine code: registers, spills, tensor instructions, loads; exit 1 if one fails. No GPU is needed."""
+    with errors_told(verbose=verbose):
+        from onnxfuse.commands import kernels_build
+
+        kernels_build.check(folder)
 
 
 @app.command()

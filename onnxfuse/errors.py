@@ -31,3 +31,7 @@ class VerificationError(OnnxFuseError):
 
 class RuntimeMissingError(OnnxFuseError):
     """No ONNX Runtime is installed, or it cannot load the model or the custom-op library."""
+
+
+class KernelError(OnnxFuseError):
+    """A GPU kernel cannot be built, or its file is not what it should be."""
