@@ -425,7 +425,7 @@ def with_text(change: Callable[[str], str]) -> Damage:
 
 
 def with_facts(**changes: Any) -> Damage:
-    return with_text(lambda text: json.dumps({**json.loads(text), **changes}))
+    return with_text(lambda text: json.dumps({**json.loads(text), **changes}, ensure_ascii=False))
 
 
 DAMAGES: dict[str, Damage] = {
@@ -442,6 +442,7 @@ DAMAGES: dict[str, Damage] = {
     "must be a number from 0 to 2147483647, got the number 1.5": with_facts(rank=1.5),
     "asks for scratch memory of its own": with_facts(scratch=128),
     "must be a string, got the word null": with_facts(entry=None),
+    r"'c\?{39}\.\.\.' is not known to this version": with_facts(arguments=[{"name": "cé" + "?" * 99, "kind": "i32"}]),
     "'colour' is not known to this version": with_facts(arguments=[{"name": "colour", "kind": "i32"}]),
     "'prime' is not known to this version": with_facts(conditions=[{"name": "keys", "prime": 1}]),
     "must be a number from 1 to 2147483647, got the number 0": with_facts(conditions=[{"name": "keys", "align": 0}]),

@@ -77,7 +77,8 @@ std::string ReadAll(const fs::path& path) {
 template <typename Enum>
 Enum Among(const std::vector<std::string>& words, const std::string& word) {
   const auto found = std::find(words.begin(), words.end(), word);
-  if (found == words.end()) throw std::invalid_argument("'" + word + "' is not known to this version of the library");
+  if (found == words.end())
+    throw std::invalid_argument("'" + Printable(word) + "' is not known to this version of the library");
   return static_cast<Enum>(found - words.begin());
 }
 

@@ -132,7 +132,7 @@ Json Json::Parse(std::string_view text) { return JsonReader(text).ReadAll(); }
 void Json::Refuse(const std::string& wanted) const {
   static constexpr const char* kNames[] = {"an object", "an array", "a string", "the number", "the word"};
   throw std::invalid_argument("must be " + wanted + ", got " + kNames[static_cast<int>(kind_)] +
-                              (text_.empty() ? "" : " " + text_));
+                              (text_.empty() ? "" : " " + Printable(text_)));
 }
 
 const Json& Json::At(const std::string& name) const {
@@ -173,6 +173,13 @@ int64_t Json::Whole(int64_t least, int64_t most) const {
     Refuse("a number from " + std::to_string(least) + " to " + std::to_string(most));
   }
   return value;
+}
+
+std::string Printable(const std::string& text) {
+  constexpr size_t kMost = 40;
+  std::string shown = text.substr(0, kMost);
+  for (char& letter : shown) letter = letter >= ' ' && letter <= '~' ? letter : '?';
+  return shown + (text.size() > kMost ? "..." : "");
 }
 
 }  // namespace onnxfuse::cuda

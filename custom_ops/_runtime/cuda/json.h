@@ -37,4 +37,7 @@ class Json {
   std::map<std::string, Json> members_;
 };
 
+// The beginning of a text that may hold anything, fit for a message.
+std::string Printable(const std::string& text);
+
 }  // namespace onnxfuse::cuda
