@@ -13,14 +13,16 @@ class Names:
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
+        self._last: dict[str, int] = {}  # the number given last, by stem
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, or with the next free number behind it."""
-        stem, number = re.sub(r"_\d+$", "", wanted), 0
-        name = wanted
+        stem = re.sub(r"_\d+$", "", wanted)
+        name, number = wanted, self._last.get(stem, 0)
         while name in self._taken:
             number += 1
             name = f"{stem}_{number}"
+        self._last[stem] = number
         self._taken.add(name)
         return name
 
