@@ -59,9 +59,9 @@ int ArchIn(const fs::path& file) {
 // The facts that may be of use to a device, by name.
 std::vector<fs::path> FactsIn(const fs::path& folder, int arch) {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (RunsOn(ArchIn(entry.path()), arch)) found.push_back(entry.path());
+  std::error_code error;  // a folder that is not there, or cannot be read, has none
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (RunsOn(ArchIn(at->path()), arch)) found.push_back(at->path());
   }
   std::sort(found.begin(), found.end());
   return found;
