@@ -32,21 +32,21 @@ def _values(rng: np.random.Generator, shapes: Mapping[str, Shape]) -> Mapping[st
     return {"weight": rng.standard_normal(shapes["weight"]) / max(1, shapes["x"][-1]) ** 0.5}
 
 
-def _case(x: Shape, n: int, *given: str, **attributes: Attribute) -> Case:
+def make_case(x: Shape, n: int, *given: str, **attributes: Attribute) -> Case:
     shapes = {"x": x, "weight": (n, x[-1]) if attributes.get("trans_weight") else (x[-1], n)}
     shapes |= {name: (n,) if name == "bias" else (*x[:-1], n) for name in given}
     return Case(shapes, attributes, values=_values)
 
 
 CASES = [
-    _case((2, 3, 5), 4, "bias", activation="relu"),
+    make_case((2, 3, 5), 4, "bias", activation="relu"),
     *(  # few bodies over all sizes: each body is tested at every opset
-        _case((m, k), n, *given, trans_weight=trans)
+        make_case((m, k), n, *given, trans_weight=trans)
         for (m, k, n), trans, given in zip(SIZES, cycle((0, 1, 1, 0)), cycle([("bias", "residual"), ()]), strict=False)
     ),
-    *(_case((14, 19), 37, "bias", activation=kind, **rest) for kind, rest in EPILOGUES),
-    *(_case((2, 11, 40), 24, "bias", "residual", activation="silu", residual_last=last, alpha=0.5) for last in (0, 1)),
-    *(_case((6,), 5, "bias", "residual", trans_weight=trans) for trans in (0, 1)),
+    *(make_case((14, 19), 37, "bias", activation=kind, **rest) for kind, rest in EPILOGUES),
+    *(make_case((2, 11, 40), 24, "bias", "residual", activation="silu", residual_last=last, alpha=0.5) for last in (0, 1)),
+    *(make_case((6,), 5, "bias", "residual", trans_weight=trans) for trans in (0, 1)),
 ]
 
 X = {"x": (2, 3), "weight": (3, 4)}

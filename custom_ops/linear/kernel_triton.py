@@ -8,6 +8,7 @@ but for the last bits. The activation is a number at run time, as the attribute'
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import triton
 import triton.language as tl
@@ -138,9 +139,8 @@ def kernels(arch: int) -> list[Kernel]:
     """All kernels for one architecture, 80 for sm_80."""
     found = []
     for dtype in TYPES:
-        for unit in UNITS:
-            for rank, (most_rows, blocks) in enumerate(_blocks(arch, dtype)):
-                found += [_fast(dtype, unit, blocks, most_rows, 2 * rank, even=True), _fast(dtype, unit, blocks, most_rows, 2 * rank + 1)]
+        for rank, (unit, (most_rows, blocks)) in enumerate(product(UNITS, _blocks(arch, dtype))):
+            found += [_fast(dtype, unit, blocks, most_rows, 2 * rank, even=True), _fast(dtype, unit, blocks, most_rows, 2 * rank + 1)]
         found.append(_any(dtype))
     return found
 

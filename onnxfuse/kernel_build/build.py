@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib.util
 import json
@@ -77,7 +78,8 @@ def tasks(archs: Sequence[int], only: Sequence[str] = (), newest_ptx: int = NEWE
             found += [Task(file, kernel, arch, _source(module, kernel, arch, newest_ptx)) for kernel in module.kernels(arch)]
     for pattern in only:
         if not any(re.fullmatch(pattern, task.kernel.name) for task in found):
-            raise UsageError(f"no kernel is called '{pattern}'. There are {', '.join(sorted({t.kernel.name for t in found}))}")
+            near = difflib.get_close_matches(pattern, sorted({task.kernel.name for task in found}), 5, 0.3)
+            raise UsageError(f"no kernel is called '{pattern}'. There are {len(found)}, among them {', '.join(near)}")
     return [task for task in found if not only or any(re.fullmatch(pattern, task.kernel.name) for pattern in only)]
 
 

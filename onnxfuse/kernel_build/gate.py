@@ -83,10 +83,10 @@ def _complaints(facts: Mapping[str, Any], verdict: Verdict, hot: Sequence[Instru
     wanted = (NEWEST_OF.get(int(facts["arch"]) // 10, "HMMA"),) if facts["busy"] else TENSOR
     if not any(mix[name] for name in wanted):
         yield f"no {' or '.join(wanted)} in the hot loop"
-    if facts["op"] == "Attention" and not mix["MUFU"]:
-        yield "no exponentials in the hot loop"
     if any("align" in condition for condition in facts["conditions"]):
         yield from _of_loads(facts, hot)
+        if facts["op"] == "Attention" and not mix["MUFU"]:
+            yield "no exponentials in the hot loop"
     if facts["busy"] and verdict.share < LEAST_SHARE:
         yield f"tensor units busy {verdict.share:.0%} of the hot loop, least {LEAST_SHARE:.0%}"
 
