@@ -123,8 +123,18 @@ def feeds(op: Op, case: Case | Refusal, kind: str) -> dict[str, Any]:
     return found
 
 
+_EXACT: dict[tuple[int, str], dict[str, Any]] = {}
+
+
 def exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
     """What the body gives in float64 for the values that `feeds` makes for `kind`; in its own types where the op has no T."""
+    key = (id(case), kind)  # cases live as long as their modules
+    if key not in _EXACT:
+        _EXACT[key] = _exact(op, case, kind)
+    return _EXACT[key]
+
+
+def _exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
     if "T" not in op.types:
         given = run(body_model(op, case, kind, GENERATED_OPSET), feeds(op, case, kind), register=False, optimizations=False)
         return {name: np.asarray(value) for name, value in given.items()}

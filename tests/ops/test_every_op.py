@@ -19,6 +19,7 @@ from tests.ops import harness
 TYPES = ("float", "float16", "bfloat16")
 OPSETS = range(11, 26)
 FIRST_BFLOAT16_OPSET = 13
+WITH_LIBRARY = (11, 13, 25)  # a kernel takes no notice of the opset: the oldest and the newest will do
 FIXED = {name: op for name, op in custom_ops.all_ops().items() if op.formals is None}  # the others take what their program says
 
 
@@ -46,10 +47,12 @@ def _every_refusal() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize(("op", "case", "kind"), _every_use())
-def test_kernel_gives_the_numbers_of_the_body(op: Op, case: Case, kind: str) -> None:
+def test_kernel_gives_the_numbers_of_the_body_and_the_inferred_shapes(op: Op, case: Case, kind: str) -> None:
     values = harness.feeds(op, case, kind)
     got = harness.run(harness.node_model(op, case, kind), values, register=True)
     harness.assert_close(got, harness.exact(op, case, kind), harness.tolerance(op, case, kind))
+    inferred = op.infer(case.shapes, {**op.attributes, **case.attributes})
+    assert {name: value.shape for name, value in got.items()} == {name: inferred[name] for name in got}
 
 
 @pytest.mark.parametrize(("op", "case", "kind"), _every_use())
@@ -58,13 +61,6 @@ def test_model_gives_the_same_numbers_without_the_library(op: Op, case: Case, ki
     model = harness.node_model(op, case, kind, body=True)
     got = harness.run(model, values, register=False, optimizations=False)
     harness.assert_close(got, harness.exact(op, case, kind), harness.tolerance(op, case, kind))
-
-
-@pytest.mark.parametrize(("op", "case", "kind"), [use for use in _every_use() if use.values[2] == "float"])
-def test_inferred_shapes_are_those_of_the_kernel(op: Op, case: Case, kind: str) -> None:
-    got = harness.run(harness.node_model(op, case, kind), harness.feeds(op, case, kind), register=True)
-    inferred = op.infer(case.shapes, {**op.attributes, **case.attributes})
-    assert {name: value.shape for name, value in got.items()} == {name: inferred[name] for name in got}
 
 
 @pytest.mark.parametrize(("op", "case", "kind"), _every_body())
@@ -76,7 +72,8 @@ def test_body_is_valid_at_every_opset(op: Op, case: Case, kind: str, opset: int)
     onnx.checker.check_model(model)
     values = harness.feeds(op, case, kind)
     harness.assert_close(harness.run(model, values, register=False), harness.exact(op, case, kind), harness.tolerance(op, case, kind))
-    harness.assert_close(harness.run(model, values, register=True), harness.exact(op, case, kind), harness.tolerance(op, case, kind))
+    if opset in WITH_LIBRARY:
+        harness.assert_close(harness.run(model, values, register=True), harness.exact(op, case, kind), harness.tolerance(op, case, kind))
 
 
 @pytest.mark.parametrize(("op", "refusal"), _every_refusal())
