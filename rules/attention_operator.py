@@ -12,6 +12,7 @@ from collections.abc import Callable
 from onnx import TensorProto
 
 from onnxfuse.custom_ops.attention.op import ATTENTION
+from onnxfuse.glue import choice, number, unsqueezed
 from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.pattern import Call, Scalar, Var, op
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule
@@ -60,7 +61,9 @@ def _multi_head(node: Node) -> Call:
     query, key, value, bias, padding, added = (node.input(i) for i in range(6))
     past = node.input(6), node.input(7)
     causal = int(node.attributes.get("unidirectional", 0))
-    _need(padding is None and node.input(8) is None, "there must be no key_padding_mask and no past_sequence_length")
+    _need(node.input(8) is None, "there must be no past_sequence_length")
+    _need(padding is None or not causal, "causal attention must have no key_padding_mask")
+    _need(padding is None or added is None, "there must be a key_padding_mask or an attention_bias, not both")
     _need(query is not None and query.rank == 3 and key is not None and value is not None, "q, k and v must be apart")
     _need(bias is None or all(o is not None and o.rank == 3 for o in (query, key, value)), "with a bias, k and v must have 3 axes")
     _need(not causal or past[0] is not None or _same_rows(query, key), "causal attention must have as many queries as keys")
@@ -69,7 +72,7 @@ def _multi_head(node: Node) -> Call:
         operands = _biased([o for o in (query, key, value) if o is not None], bias)
     return ATTENTION(
         *operands,
-        added,
+        added if padding is None else _padded(node, padding),
         *past,
         q_num_heads=int(node.attributes["num_heads"]),
         q_layout="BSE",
@@ -84,7 +87,10 @@ def _multi_head(node: Node) -> Call:
 def _packed(node: Node) -> Call:
     """ONNX Runtime's, which projects x to q, k and v itself."""
     x, weight, bias = (node.input(i) for i in range(3))
-    given = [name for name, i in (("mask_index", 3), ("past", 4), ("past_sequence_length", 6)) if node.input(i) is not None]
+    given = [name for name, i in (("past", 4), ("past_sequence_length", 6)) if node.input(i) is not None]
+    padding, added = node.input(3), node.input(5)
+    _need(padding is None or not node.attributes.get("unidirectional", 0), "causal attention must have no mask_index")
+    _need(padding is None or added is None, "there must be a mask_index or an attention_bias, not both")
     _need(not given, f"there must be no {' and no '.join(given)}")
     sizes = node.attributes.get("qkv_hidden_sizes") or [1]
     _need(len(set(sizes)) == 1 and not node.attributes.get("do_rotary", 0), "q, k and v must have one size, and no rotation inside")
@@ -98,7 +104,7 @@ def _packed(node: Node) -> Call:
         projected,
         None,
         None,
-        node.input(5),
+        added if padding is None else _padded(node, padding),
         q_num_heads=int(node.attributes["num_heads"]),
         q_layout="BSE",
         y_layout="BSE",
@@ -108,10 +114,25 @@ def _packed(node: Node) -> Call:
     )
 
 
+def _grouped(_: Node) -> Call:
+    """ONNX Runtime's, for generation: keys are written into a cache that is longer than what is used of it."""
+    raise Decline("the length of every sequence must be known; seqlens_k is given only when the model runs")
+
+
+def _padded(node: Node, mask: Value) -> Made:
+    """A mask over keys, [batch, keys], 0 for those to be passed over, as one to be added."""
+    _need(mask.rank == 2, "the mask over keys must be [batch, keys]")
+    low = float(node.attributes.get("mask_filter_value", -10000.0))
+    dtype = node.outputs[0].dtype if node.outputs[0] is not None else mask.dtype
+    kept = Made("Greater", (mask, number(mask, 0, mask.dtype)), TensorProto.BOOL, mask.shape)
+    return choice(unsqueezed(kept, (1, 2), node.graph.opset), low, dtype)
+
+
 FORMS: dict[tuple[str, str], Callable[[Node], Call]] = {
     ("", "Attention"): _standard,
     (MICROSOFT, "MultiHeadAttention"): _multi_head,
     (MICROSOFT, "Attention"): _packed,
+    (MICROSOFT, "GroupQueryAttention"): _grouped,
 }
 
 
@@ -177,8 +198,21 @@ RULE = Rule(
         <float[2,12] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6}> {
             y = com.microsoft.Attention <num_heads = 2, unidirectional = 1> (x, w, b)
         }""",
+        """<opset_import: ["" : 17, "com.microsoft" : 1]> g (float[b,5,2] x, float[12] b, int32[b,5] mask) => (float[b,5,4] y)
+        <float[2,12] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6}> {
+            y = com.microsoft.Attention <num_heads = 2> (x, w, b, mask)
+        }""",
+        """<opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[2,5,12] q, float[2,7,12] k, float[2,7,12] v, int32[2,7] mask) => (float[2,5,12] y) {
+            y = com.microsoft.MultiHeadAttention <num_heads = 3, mask_filter_value = -1000.0> (q, k, v, , mask)
+        }""",
     ],
     declines={
+        "the length of every sequence must be known; seqlens_k is given only when the model runs": """
+        <opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[1,5,12] q, float[1,5,12] k, float[1,5,12] v, int32[1] lengths, int32 total) => (float[1,5,12] y) {
+            y = com.microsoft.GroupQueryAttention <num_heads = 3, kv_num_heads = 3> (q, k, v, , , lengths, total)
+        }""",
         "an added mask must be a constant that leaves something of each row": """<opset_import: ["" : 23]>
         g (float[2,3,5,4] q, float[2,3,7,4] k, float[2,3,7,4] v, float[2,1,5,7] m) => (float[2,3,5,4] y) { y = Attention(q, k, v, m) }""",
         "causal attention must have as many queries as keys": """<opset_import: ["" : 17, "com.microsoft" : 1]>

@@ -166,7 +166,7 @@ def _attention(view: View, node: Node) -> Terms:
     return _attention_operator(view, node)
 
 
-@handles("Attention", "MultiHeadAttention", domain=MICROSOFT)
+@handles("Attention", "GroupQueryAttention", "MultiHeadAttention", domain=MICROSOFT)
 def _contrib_attention(view: View, node: Node) -> Terms:
     return _attention_operator(view, node)
 
