@@ -376,7 +376,7 @@ def _of_head(arch: int, dtype: str, mask: str, head: int) -> Iterator[Kernel]:
 
 def _plain(arch: int, dtype: str, head: int, *, exact: bool) -> Kernel:
     """Whole or causal attention with no mask. exact: for this size alone."""
-    blocks = _blocks(arch, dtype, head)
+    blocks = _blocks(arch, dtype, head, kind="plain" if exact else "padded")
     size = Condition("head_size", equals=head), Condition("value_size", equals=head)
     constants = {**SIMPLE, **UNSUNK, **UNMASKED, **_sizes(blocks, head), "PADDED": not exact}
     if exact:
@@ -532,12 +532,14 @@ def _aligned(dtype: str, *names: str) -> tuple[Condition, ...]:
 
 
 def _blocks(arch: int, dtype: str, head: int, *, kind: str = "plain") -> Blocks:
-    """The largest that keep all in registers (`onnxfuse kernels check`). kind: "plain", "general", "keys" or "rows": what scores meet."""
+    """The largest that keep all in registers (`onnxfuse kernels check`). kind: "plain", "padded", "general", "keys" or "rows"."""
     if dtype == "float":  # three products for one, and parts of all operands
         return Blocks(32, 32, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
     if head == 256:
         has_room = kind == "plain" and arch not in SMALL
         return Blocks(64, 64 if has_room else 32, 8, 2)
     if head == 128:
-        return Blocks(128, 64 if kind == "plain" or arch in WIDE else 32, 8, 2)
-    return Blocks(128, 64, 4, 3) if kind == "plain" else Blocks(64, 64, 4, 2)
+        return Blocks(128, 64 if kind in ("plain", "padded") or arch in WIDE else 32, 8, 2)
+    if kind == "plain" or (kind == "padded" and arch in WIDE):
+        return Blocks(128, 64, 4, 3)
+    return Blocks(64, 64, 4, 3 if kind == "padded" else 2)
