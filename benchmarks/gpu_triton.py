@@ -1,6 +1,6 @@
 """Registers, shared memory and occupancy of the compiled kernels that decisions rest on.
 
-    python benchmarks/gpu_triton.py [--write] [ARCH...]
+    python benchmarks/gpu_triton.py [--write] [--folder FOLDER] [ARCH...]
 
 Builds, for each architecture and type, the kernel that stands for its operator: heads of 64 without a mask, weights [k, n].
 Needs Triton, no GPU. Prints a table; --write puts the figures into kernels.json beside the operators, where the cost model looks.
@@ -27,13 +27,16 @@ def main() -> None:
     parser.add_argument("archs", nargs="*", type=int, default=list(build.ARCHS))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where kernels are built and kept; without it, they are not kept")
     arguments = parser.parse_args()
     tables: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
     print("| kernel | arch | registers | stack | shared | threads | blocks an SM | tensor share |\n|" + " --- |" * 8)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as nowhere:
+        folder = arguments.folder or Path(nowhere)
         wanted = build.tasks(arguments.archs, list(STAND_FOR.values()))
-        built = build.build(wanted, Path(folder), jobs=arguments.jobs)
-        for facts in build.facts(Path(folder)):
+        built = build.build(wanted, folder, jobs=arguments.jobs)
+        known = {(task.kernel.name, task.arch) for task in wanted}
+        for facts in (one for one in build.facts(folder) if (one["name"], one["arch"]) in known):
             row = {"registers": facts["registers"], "stack": facts["stack"], "smem": facts["shared"], "threads": facts["block"][0]}
             tables[facts["op"]][f"{facts['op']}/{facts['variant']['dtype']}"][f"sm_{facts['arch']}"] = row
             verdict = gate.judge(facts)
