@@ -64,7 +64,10 @@ OrtStatus* ORT_CALL RunKernel(void* state, OrtKernelContext* context) {
   const NodeFacts& node = static_cast<const NodeState*>(state)->facts;
   return GuardNode(node.op, node.name, [&] {
     const RuntimeCall call(node, context);
-    if (node.op.spec.check != nullptr) node.op.spec.check(call);
+    if (!call.HasLastSizes()) {
+      if (node.op.spec.check != nullptr) node.op.spec.check(call);
+      call.KeepSizes();
+    }
     node.op.spec.compute(call);
   });
 }
@@ -154,8 +157,9 @@ OrtCharacteristic CharacteristicOf(const Param& param) { return param.is_optiona
 }  // namespace
 
 CustomOp::CustomOp(const OpSpec& op, const Signature& parsed, std::vector<Type> chosen, const OrtApi* runtime,
-                   bool has_safe_inference, const cuda::Form* gpu_form)
-    : OrtCustomOp{}, spec(op), signature(parsed), types(std::move(chosen)), api(runtime), form(gpu_form) {
+                   const Abilities& abilities, const cuda::Form* gpu_form)
+    : OrtCustomOp{}, spec(op), signature(parsed), types(std::move(chosen)), api(runtime),
+      lends_sizes(abilities.lends_sizes), form(gpu_form) {
   version = kOrtApiVersion;
   GetName = [](const OrtCustomOp* self) { return Self(self).signature.name.c_str(); };
   GetExecutionProviderType = [](const OrtCustomOp* self) {
@@ -183,7 +187,7 @@ CustomOp::CustomOp(const OpSpec& op, const Signature& parsed, std::vector<Type> 
   GetEndVersion = [](const OrtCustomOp*) { return 1; };
   const auto& inputs = signature.inputs;
   const bool can_lack_inputs = std::any_of(inputs.begin(), inputs.end(), [](const Param& p) { return p.is_optional; });
-  if (has_safe_inference || !can_lack_inputs) InferOutputShapeFn = &InferShapes;
+  if (abilities.has_safe_inference || !can_lack_inputs) InferOutputShapeFn = &InferShapes;
   GetMayInplace = spec.inplace.get;
   ReleaseMayInplace = [](int*, int*) {};
 }
@@ -201,7 +205,7 @@ Type CustomOp::TypeOf(const Param& param) const {
 }
 
 std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
-                                                   bool has_safe_inference, const cuda::Form* form) {
+                                                   const Abilities& abilities, const cuda::Form* form) {
   std::vector<std::vector<Type>> choices = {{}};
   for (const TypeVariable& variable : spec.types) {
     std::vector<std::vector<Type>> longer;
@@ -215,7 +219,7 @@ std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Sig
   }
   std::vector<std::unique_ptr<CustomOp>> ops;
   for (auto& types : choices)
-    ops.push_back(std::make_unique<CustomOp>(spec, signature, std::move(types), api, has_safe_inference, form));
+    ops.push_back(std::make_unique<CustomOp>(spec, signature, std::move(types), api, abilities, form));
   return ops;
 }
 

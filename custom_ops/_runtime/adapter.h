@@ -15,15 +15,20 @@ namespace onnxfuse {
 // The ops registered by static `Register`s, in no particular order.
 const std::vector<OpSpec>& AllOps();
 
+// What some of the runtimes can do.
+struct Abilities {
+  // Infer shapes of a node whose optional inputs are not given. Where the runtime cannot, an op with optional inputs has
+  // no inference, and its outputs have the shapes that the model's value_info gives them.
+  bool has_safe_inference = false;
+  bool lends_sizes = false;  // let the sizes of a tensor be read where they are
+};
+
 // The runtime's view of `spec` for one assignment of its type variables.
 //
 // form: null for the CPU's; what the op is on a GPU for the one of the CUDA provider, under the same name.
-//
-// has_safe_inference: the runtime can infer shapes of a node whose optional inputs are not given. Where it cannot, an
-// op with optional inputs has no inference, and its outputs have the shapes that the model's value_info gives them.
 struct CustomOp : OrtCustomOp {
   CustomOp(const OpSpec& spec, const Signature& signature, std::vector<Type> types, const OrtApi* api,
-           bool has_safe_inference, const cuda::Form* form);
+           const Abilities& abilities, const cuda::Form* form);
 
   // The element type of a parameter: that of its type variable, or the ONNX type it names.
   Type TypeOf(const Param& param) const;
@@ -32,12 +37,13 @@ struct CustomOp : OrtCustomOp {
   const Signature& signature;
   std::vector<Type> types;  // in the order of spec.types
   const OrtApi* api;
+  const bool lends_sizes;
   const cuda::Form* form;
 };
 
 // The CustomOps of `spec`, one for each combination of its types.
 std::vector<std::unique_ptr<CustomOp>> CustomOpsOf(const OpSpec& spec, const Signature& signature, const OrtApi* api,
-                                                   bool has_safe_inference, const cuda::Form* form = nullptr);
+                                                   const Abilities& abilities, const cuda::Form* form = nullptr);
 
 // An error of the runtime itself, on its way back to the runtime.
 struct RuntimeError {

@@ -4,18 +4,33 @@
 
 namespace onnxfuse {
 
-Tensor ReadInput(const OrtApi* api, OrtKernelContext* context, size_t index) {
+namespace {
+
+void ReadSizes(const OrtApi* api, const OrtValue* value, bool lends_sizes, Tensor* tensor) {
+  OrtElementType type = kOrtUndefined;
+  if (lends_sizes) {
+    const int64_t* sizes = nullptr;
+    size_t rank = 0;
+    Check(ort::GetTensorElementTypeAndShapeDataReference(api)(value, &type, &sizes, &rank));
+    tensor->shape.assign(sizes, sizes + rank);
+  } else {
+    OrtTensorTypeAndShapeInfo* made = nullptr;
+    Check(ort::GetTensorTypeAndShape(api)(value, &made));
+    const TypeAndShape info(api, made);
+    Check(ort::GetTensorElementType(api)(info.get(), &type));
+    tensor->shape = SizesOf(api, info.get());
+  }
+  tensor->type = static_cast<Type>(type);
+}
+
+}  // namespace
+
+Tensor ReadInput(const OrtApi* api, OrtKernelContext* context, size_t index, bool lends_sizes) {
   Tensor tensor;
   const OrtValue* value = nullptr;
   Check(ort::KernelContext_GetInput(api)(context, index, &value));
   if (value == nullptr) return tensor;
-  OrtTensorTypeAndShapeInfo* made = nullptr;
-  Check(ort::GetTensorTypeAndShape(api)(value, &made));
-  const TypeAndShape info(api, made);
-  OrtElementType type = kOrtUndefined;
-  Check(ort::GetTensorElementType(api)(info.get(), &type));
-  tensor.type = static_cast<Type>(type);
-  tensor.shape = SizesOf(api, info.get());
+  ReadSizes(api, value, lends_sizes, &tensor);
   tensor.is_given = true;
   Check(ort::GetTensorMutableData(api)(const_cast<OrtValue*>(value), &tensor.data));
   return tensor;
@@ -48,15 +63,15 @@ std::unique_ptr<Keeper> KeeperOf(const CustomOp& op, const OrtKernelInfo* info) 
   return is_constant != 0 ? std::make_unique<Keeper>() : nullptr;
 }
 
-std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
+Sizes SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info) {
   size_t rank = 0;
   Check(ort::GetDimensionsCount(api)(info, &rank));
-  std::vector<int64_t> sizes(rank);
+  Sizes sizes(rank);
   Check(ort::GetDimensions(api)(info, sizes.data(), rank));
   return sizes;
 }
 
-Dims ToDims(const std::vector<int64_t>& sizes) {
+Dims ToDims(const Sizes& sizes) {
   Dims dims;
   for (const int64_t size : sizes) dims.push_back({size, ""});
   return dims;
@@ -83,8 +98,29 @@ const AttributeValue& ValueOf(const std::vector<Attribute>& attributes, const st
   return values.at(static_cast<size_t>(found - attributes.begin()));
 }
 
+LastSizes::Outputs LastSizes::Recall(const std::vector<Tensor>& inputs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool is_same =
+      std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(),
+                 [](const Tensor& a, const Tensor& b) { return a.is_given == b.is_given && a.shape == b.shape; });
+  return is_same ? outputs_ : nullptr;
+}
+
+void LastSizes::Keep(const std::vector<Tensor>& inputs, Outputs outputs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  inputs_ = inputs;
+  for (Tensor& input : inputs_) input.data = nullptr;
+  outputs_ = std::move(outputs);
+}
+
 void NodeCall::Bind(std::vector<Tensor> inputs) {
   inputs_ = std::move(inputs);
+  outputs_ = node_.last->Recall(inputs_);
+  has_last_sizes_ = outputs_ != nullptr;
+  if (!has_last_sizes_) outputs_ = std::make_shared<const std::vector<Sizes>>(SizesOfOutputs());
+}
+
+std::vector<Sizes> NodeCall::SizesOfOutputs() const {
   Binding binding;
   std::vector<Dims> dims;
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -94,7 +130,12 @@ void NodeCall::Bind(std::vector<Tensor> inputs) {
     const std::string problem = inputs_[i].is_given ? binding.Add(param, dims.back()) : "";
     if (!problem.empty()) Fail(problem);
   }
-  outputs_ = OutputShapes(node_.op, *this, binding, dims).dims;
+  std::vector<Sizes> sizes;
+  for (const Dims& output : OutputShapes(node_.op, *this, binding, dims).dims) {
+    sizes.emplace_back();
+    for (const Dim& dim : output) sizes.back().push_back(dim.value);
+  }
+  return sizes;
 }
 
 const void* NodeCall::Kept(size_t bytes, const std::function<void(void*)>& fill) const {
@@ -111,15 +152,17 @@ const void* NodeCall::Kept(size_t bytes, const std::function<void(void*)>& fill)
 
 Tensor NodeCall::Expected(size_t index) const {
   Tensor tensor;
-  for (const Dim& dim : outputs_.at(index)) tensor.shape.push_back(dim.value);
+  tensor.shape = outputs_->at(index);
   tensor.type = node_.op.TypeOf(node_.op.signature.outputs[index]);
   return tensor;
 }
 
 RuntimeCall::RuntimeCall(const NodeFacts& node, OrtKernelContext* context)
     : NodeCall(node), api_(node.op.api), context_(context), pool_{api_, context}, parallel_(RuntimeThreads(&pool_)) {
+  const size_t count = node.op.signature.inputs.size();
   std::vector<Tensor> inputs;
-  for (size_t i = 0; i < node.op.signature.inputs.size(); ++i) inputs.push_back(ReadInput(api_, context_, i));
+  inputs.reserve(count);
+  for (size_t i = 0; i < count; ++i) inputs.push_back(ReadInput(api_, context_, i, node.op.lends_sizes));
   Bind(std::move(inputs));
 }
 

@@ -15,6 +15,8 @@
 
 namespace onnxfuse {
 
+using Sizes = std::vector<int64_t>;
+
 // The runtime's ownership of a type-and-shape record that it made for us.
 class TypeAndShape {
  public:
@@ -29,7 +31,8 @@ class TypeAndShape {
 };
 
 // An input of a running node, as it lies in the memory of the node's device; not given where the node leaves it out.
-Tensor ReadInput(const OrtApi* api, OrtKernelContext* context, size_t index);
+// lends_sizes: Abilities::lends_sizes.
+Tensor ReadInput(const OrtApi* api, OrtKernelContext* context, size_t index, bool lends_sizes = false);
 // Makes output `index`, of the sizes that `expected` has; not given where nobody reads it.
 Tensor MakeOutput(const OrtApi* api, OrtKernelContext* context, size_t index, Tensor expected);
 
@@ -51,8 +54,8 @@ struct Keeper {
 // A keeper where the op's kept_input is a constant of the model, else null.
 std::unique_ptr<Keeper> KeeperOf(const CustomOp& op, const OrtKernelInfo* info);
 
-std::vector<int64_t> SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info);
-Dims ToDims(const std::vector<int64_t>& sizes);
+Sizes SizesOf(const OrtApi* api, const OrtTensorTypeAndShapeInfo* info);
+Dims ToDims(const Sizes& sizes);
 
 // The outputs' sizes from the inputs'; an output whose sizes cannot be told gets none and false.
 struct OutputShapes {
@@ -64,12 +67,28 @@ struct OutputShapes {
 const AttributeValue& ValueOf(const std::vector<Attribute>& attributes, const std::vector<AttributeValue>& values,
                               const char* name);
 
+// The sizes that a node's inputs had last, and what was made of them: mostly they are the same again, and to work the
+// outputs' out takes longer than a small kernel does.
+class LastSizes {
+ public:
+  using Outputs = std::shared_ptr<const std::vector<Sizes>>;
+  // Null where the inputs are others than last time.
+  Outputs Recall(const std::vector<Tensor>& inputs);
+  void Keep(const std::vector<Tensor>& inputs, Outputs outputs);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Tensor> inputs_;  // without their data
+  Outputs outputs_;
+};
+
 // A node that the runtime will run: what is known once the model is loaded.
 struct NodeFacts {
   const CustomOp& op;
   std::string name;  // the node's
   std::vector<AttributeValue> attributes;
   std::unique_ptr<Keeper> keeper;
+  std::unique_ptr<LastSizes> last = std::make_unique<LastSizes>();
 };
 
 // A call whose inputs have been checked against the signature.
@@ -77,6 +96,10 @@ class NodeCall : public Call {
  public:
   const Tensor& Input(size_t index) const override { return inputs_.at(index); }
   const void* Kept(size_t bytes, const std::function<void(void*)>& fill) const override;
+
+  // Whether the inputs have the sizes of the call for which KeepSizes was called last.
+  bool HasLastSizes() const { return has_last_sizes_; }
+  void KeepSizes() const { node_.last->Keep(inputs_, outputs_); }
 
  protected:
   explicit NodeCall(const NodeFacts& node) : node_(node) {}
@@ -94,8 +117,11 @@ class NodeCall : public Call {
     return ValueOf(node_.op.spec.attributes, node_.attributes, name);
   }
 
+  std::vector<Sizes> SizesOfOutputs() const;
+
   std::vector<Tensor> inputs_;
-  std::vector<Dims> outputs_;
+  LastSizes::Outputs outputs_;
+  bool has_last_sizes_ = false;
   mutable KeptMemory own_;  // of this call alone
 };
 

@@ -170,7 +170,8 @@ struct OpSpec {
   // The sizes of all outputs, for an op whose signature cannot say them; sizes that are not known stay unknown. None at
   // all where the inputs do not fit: `compute` then says so.
   std::vector<Dims> (*output_shapes)(const Node& node, const std::vector<Dims>& inputs) = nullptr;
-  // Fails where the inputs do not fit in ways that the signature cannot say. Called before `compute`, on a GPU too.
+  // Fails where the inputs do not fit in ways that the signature cannot say. Looks at no more than their sizes and types:
+  // called before `compute`, on a GPU too, but not where these are what they were in the call before.
   void (*check)(const Call& call) = nullptr;
   void (*compute)(const Call& call) = nullptr;
   // The input that Call::Kept is worked out from.

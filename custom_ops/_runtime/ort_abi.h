@@ -1,8 +1,9 @@
 // The part of the ONNX Runtime C ABI that this library speaks, version 18 (ONNX Runtime 1.18).
 //
 // The runtime hands a custom-op library a table of functions (OrtApi). The table only ever grows at its end, so a
-// function is known by its slot; the numbers below are those slots, and every runtime since serves them. All slots are
-// of version 17 or older; version 18 is asked for because from it on a runtime reads GetMayInplace.
+// function is known by its slot; the numbers below are those slots, and every runtime since serves them. All slots but
+// the last, which is of version 24, are of version 17 or older; version 18 is asked for because from it on a runtime
+// reads GetMayInplace.
 // Nothing here needs the runtime's headers, and the library links no runtime.
 #pragma once
 
@@ -128,7 +129,9 @@ namespace onnxfuse::ort {
   X(271, OrtStatus*, SetSymbolicDimensions, (OrtTensorTypeAndShapeInfo*, const char**, size_t))                 \
   X(272, OrtStatus*, ReadOpAttr, (const OrtOpAttr*, OrtAttributeType, void*, size_t, size_t*))                  \
   X(274, OrtStatus*, KernelContext_ParallelFor,                                                                 \
-    (const OrtKernelContext*, void (*)(void*, size_t), size_t, size_t, void*))
+    (const OrtKernelContext*, void (*)(void*, size_t), size_t, size_t, void*))                                  \
+  X(414, OrtStatus*, GetTensorElementTypeAndShapeDataReference,                                                 \
+    (const OrtValue*, OrtElementType*, const int64_t**, size_t*))
 
 // ort::CreateStatus(api)(code, message) and so on: the table's function in that slot.
 #define ONNXFUSE_ORT_ACCESSOR(slot, result, name, parameters) \

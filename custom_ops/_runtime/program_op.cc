@@ -62,6 +62,8 @@ class ProgramCall {
       : node_(node), api_(node.op.api), context_(context), program_(node.program.program()) {}
 
   void Run() {
+    inputs_.reserve(program_.inputs.size());
+    shapes_.reserve(program_.inputs.size());
     for (size_t i = 0; i < program_.inputs.size(); ++i) AddInput(i);
     MakeOutputs();
     RuntimePool pool{api_, context_};
@@ -70,28 +72,15 @@ class ProgramCall {
 
  private:
   void AddInput(size_t index) {
-    const OrtValue* value = nullptr;
-    Check(ort::KernelContext_GetInput(api_)(context_, index, &value));
-    if (value == nullptr) throw std::runtime_error("input " + std::to_string(index) + " must be given");
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    Check(ort::GetTensorTypeAndShape(api_)(value, &info));
-    OrtElementType type = kOrtUndefined;
-    size_t rank = 0;
-    OrtStatus* status = ort::GetTensorElementType(api_)(info, &type);
-    if (status == nullptr) status = ort::GetDimensionsCount(api_)(info, &rank);
-    Shape shape(rank);
-    if (status == nullptr) status = ort::GetDimensions(api_)(info, shape.data(), rank);
-    ort::ReleaseTensorTypeAndShapeInfo(api_)(info);
-    Check(status);
+    Tensor tensor = ReadInput(api_, context_, index, node_.op.lends_sizes);
+    if (!tensor.is_given) throw std::runtime_error("input " + std::to_string(index) + " must be given");
     const Type wanted = program_.inputs[index];
-    if (static_cast<Type>(type) != wanted) {
+    if (tensor.type != wanted) {
       throw std::runtime_error("input " + std::to_string(index) + " must have the program's type " + NameOf(wanted) +
-                               "; got " + NameOf(static_cast<Type>(type)));
+                               "; got " + NameOf(tensor.type));
     }
-    void* data = nullptr;
-    Check(ort::GetTensorMutableData(api_)(const_cast<OrtValue*>(value), &data));
-    inputs_.push_back(data);
-    shapes_.push_back(std::move(shape));
+    inputs_.push_back(tensor.data);
+    shapes_.push_back(std::move(tensor.shape));
   }
 
   void MakeOutputs() {
@@ -245,8 +234,9 @@ RegisterProgramOp::RegisterProgramOp(ProgramOpSpec spec) { MutableProgramOps().p
 
 const std::vector<ProgramOpSpec>& AllProgramOps() { return MutableProgramOps(); }
 
-ProgramOp::ProgramOp(const ProgramOpSpec& op, int variant, const OrtApi* runtime)
-    : OrtCustomOp{}, spec(op), name(op.name + (variant > 1 ? "_" + std::to_string(variant) : "")), api(runtime) {
+ProgramOp::ProgramOp(const ProgramOpSpec& op, int variant, const OrtApi* runtime, bool can_lend_sizes)
+    : OrtCustomOp{}, spec(op), name(op.name + (variant > 1 ? "_" + std::to_string(variant) : "")), api(runtime),
+      lends_sizes(can_lend_sizes) {
   version = kOrtApiVersion;
   GetName = [](const OrtCustomOp* self) { return Self(self).name.c_str(); };
   GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };

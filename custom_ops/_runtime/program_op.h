@@ -27,11 +27,12 @@ const std::vector<ProgramOpSpec>& AllProgramOps();
 
 // The runtime's view of one name of the op, on the CPU.
 struct ProgramOp : OrtCustomOp {
-  ProgramOp(const ProgramOpSpec& spec, int variant, const OrtApi* api);
+  ProgramOp(const ProgramOpSpec& spec, int variant, const OrtApi* api, bool lends_sizes = false);
 
   const ProgramOpSpec& spec;
   std::string name;
   const OrtApi* api;
+  const bool lends_sizes;  // Abilities::lends_sizes
 };
 
 // The attributes of a node. Throw where they are not what they must be.

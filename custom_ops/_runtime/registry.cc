@@ -41,16 +41,16 @@ struct Domain {
   std::vector<std::unique_ptr<ProgramOp>> program_ops;
   std::map<std::string, std::string> without_kernel;  // reason: names
 
-  Domain(const OrtApi* runtime, const Target& chosen, bool has_safe_inference) : api(runtime), target(chosen) {
+  Domain(const OrtApi* runtime, const Target& chosen, const Abilities& abilities) : api(runtime), target(chosen) {
     Check(ort::CreateCustomOpDomain(api)(kDomain, &handle));
     for (const OpSpec& spec : AllOps()) {
       if (target.IsCuda() && !HasKernel(Signature::Parse(spec.signature).name)) continue;
-      for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, has_safe_inference);
+      for (int variant = 1; variant <= spec.variants; ++variant) Add(spec, variant, abilities);
     }
     for (const ProgramOpSpec& spec : AllProgramOps()) {
       if (target.IsCuda() && !HasKernel(spec.name)) continue;
       for (int variant = 1; variant <= spec.variants; ++variant) {
-        Add(std::make_unique<ProgramOp>(spec, variant, api));
+        Add(std::make_unique<ProgramOp>(spec, variant, api, abilities.lends_sizes));
         if (target.IsCuda()) Add(std::make_unique<cuda::ProgramOpOnGpu>(spec, variant, api));
       }
     }
@@ -69,12 +69,12 @@ struct Domain {
     return false;
   }
 
-  void Add(const OpSpec& spec, int variant, bool has_safe_inference) {
+  void Add(const OpSpec& spec, int variant, const Abilities& abilities) {
     signatures.push_back(std::make_unique<Signature>(Signature::Parse(spec.signature)));
     const cuda::Form* form = target.IsCuda() ? cuda::FormOf(signatures.back()->name) : nullptr;
     if (variant > 1) signatures.back()->name += "_" + std::to_string(variant);
-    Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference));
-    if (form != nullptr) Add(CustomOpsOf(spec, *signatures.back(), api, has_safe_inference, form));
+    Add(CustomOpsOf(spec, *signatures.back(), api, abilities));
+    if (form != nullptr) Add(CustomOpsOf(spec, *signatures.back(), api, abilities, form));
   }
 
   void Add(std::unique_ptr<ProgramOp> op) {
@@ -90,10 +90,13 @@ struct Domain {
   }
 };
 
-// Before 1.24 a runtime that prepares a shape inference follows the null pointer of an input that is not given.
-bool HasSafeInference(const char* version) {
+Abilities AbilitiesOf(const OrtApiBase* base) {
   int major = 0, minor = 0;
-  return std::sscanf(version, "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= 24);
+  const bool has_version = std::sscanf(base->GetVersionString(), "%d.%d", &major, &minor) == 2;
+  // Before 1.24 a runtime that prepares a shape inference follows the null pointer of an input that is not given, and
+  // has no function that lends sizes. (Asking for a version that a runtime has not makes it complain on stderr.)
+  const bool has_both = has_version && (major > 1 || minor >= 24);
+  return {.has_safe_inference = has_both, .lends_sizes = has_both};
 }
 
 // One domain for each runtime in the process (as a rule there is one) and each target, made at its first session.
@@ -104,7 +107,7 @@ const Domain& DomainOf(const OrtApi* api, const OrtApiBase* base, const Target& 
   for (const auto& domain : *domains) {
     if (domain->api == api && domain->target.arch == target.arch) return *domain;
   }
-  domains->push_back(std::make_unique<Domain>(api, target, HasSafeInference(base->GetVersionString())));
+  domains->push_back(std::make_unique<Domain>(api, target, AbilitiesOf(base)));
   return *domains->back();
 }
 

@@ -19,7 +19,7 @@ import numpy as np
 from onnxfuse import custom_ops
 
 API_VERSION = 18
-TABLE_SIZE = 285  # functions of version 18
+TABLE_SIZE, NEWEST_TABLE_SIZE = 285, 415  # functions of version 18, and of 24, from which the library takes one where it is
 WORD = ctypes.c_size_t
 # Every function that the library uses takes at most six words and no floating-point number by value.
 FUNCTION = ctypes.CFUNCTYPE(WORD, *[WORD] * 6)
@@ -36,22 +36,34 @@ def declared_slots() -> dict[int, str]:
     return dict(found)
 
 
-class Runtime:
-    """The runtime in a shared library, an environment in it, and sessions with our library."""
+def parts(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(map(int, version.split(".")[:2]))
 
-    def __init__(self, runtime: Path, ours: Path) -> None:
+
+class Runtime:
+    """The runtime in a shared library, an environment in it, and sessions with our library.
+
+    version: what the runtime is to say of itself, at most what it is; "" for the truth.
+    """
+
+    def __init__(self, runtime: Path, ours: Path, version: str = "") -> None:
         self.calls: Counter[int] = Counter()
         library = ctypes.CDLL(str(runtime))
         library.OrtGetApiBase.restype = ctypes.c_void_p
         base = (WORD * 2).from_address(library.OrtGetApiBase())
-        self._table = (WORD * TABLE_SIZE).from_address(ctypes.CFUNCTYPE(WORD, ctypes.c_uint32)(base[0])(API_VERSION))
-        self._kept = {slot: FUNCTION(self._counting(slot)) for slot in declared_slots()}
-        fake = (WORD * TABLE_SIZE)()
+        said = ctypes.CFUNCTYPE(ctypes.c_char_p)(base[1])().decode()
+        size = NEWEST_TABLE_SIZE if parts(version or said) >= (1, 24) else TABLE_SIZE
+        self._table = (WORD * size).from_address(ctypes.CFUNCTYPE(WORD, ctypes.c_uint32)(base[0])(API_VERSION))
+        self._kept = {slot: FUNCTION(self._counting(slot)) for slot in declared_slots() if slot < size}
+        fake = (WORD * size)()
         for slot, function in self._kept.items():
             fake[slot] = ctypes.cast(function, ctypes.c_void_p).value or 0
         get_api = ctypes.CFUNCTYPE(WORD, ctypes.c_uint32)(lambda version: ctypes.addressof(fake))
-        self._base = (WORD * 2)(ctypes.cast(get_api, ctypes.c_void_p).value or 0, base[1])
-        self._keep_alive = (library, fake, get_api)
+        text = ctypes.create_string_buffer((version or said).encode())
+        get_version = ctypes.CFUNCTYPE(WORD)(lambda: ctypes.addressof(text))
+        self._base = (WORD * 2)(*(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (get_api, get_version)))
+        self._keep_alive = (library, fake, get_api, get_version, text)
         self._register = ctypes.CDLL(str(ours)).RegisterCustomOps
         self._register.restype = WORD
         self._environment = self._make(CREATE_ENV, 4, b"test")

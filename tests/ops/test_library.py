@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from onnxfuse.op import DOMAIN, VERSION, Op
 from tests.ops import abi, harness
 
 ROOT = Path(__file__).parents[2]
-INFERS_WITH_ABSENT_INPUTS = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 24)
+INFERS_WITH_ABSENT_INPUTS = LENDS_SIZES = abi.parts(onnxruntime.__version__) >= (1, 24)
 
 
 def _first_case(op: Op) -> Case:
@@ -65,14 +66,15 @@ def _single(node: onnx.NodeProto, shape: tuple[int, ...], result: tuple[int, ...
 
 
 @pytest.fixture(scope="module")
-def runtime() -> abi.Runtime:
+def runtimes() -> list[abi.Runtime]:
+    """ONNX Runtime, and once more as an older one."""
     found = sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
     if not found:
         pytest.skip("this wheel of ONNX Runtime holds the runtime inside its Python module, out of reach of the C ABI")
-    return abi.Runtime(found[0], session.library_path())
+    return [abi.Runtime(found[0], session.library_path(), version) for version in ("", "1.18.0")]
 
 
-def test_every_declared_slot_is_used_and_does_what_its_name_says(runtime: abi.Runtime) -> None:
+def test_every_declared_slot_is_used_and_does_what_its_name_says(runtimes: list[abi.Runtime]) -> None:
     x = np.random.default_rng(3).standard_normal((64, 2048)).astype(np.float32)
     rotary = custom_ops.all_ops()["RotaryEmbedding"]  # lacks no input: every runtime infers its shapes
     case = _first_case(rotary)
@@ -80,16 +82,31 @@ def test_every_declared_slot_is_used_and_does_what_its_name_says(runtime: abi.Ru
     uses = [(model, {"x": x}) for model in models]
     for model, feeds in (*uses, (harness.node_model(rotary, case, "float"), harness.feeds(rotary, case, "float"))):
         want = session.run(session.session(model, ["CPUExecutionProvider"]), feeds)[0]
-        for providers in ("", "CPUExecutionProvider"):
+        for runtime, providers in itertools.product(runtimes, ("", "CPUExecutionProvider")):
             got = runtime.run(runtime.session(model.SerializeToString(), providers), feeds, "y", want.shape)
             np.testing.assert_array_equal(got, want)
-    with pytest.raises(RuntimeError, match="attribute 'epsilon' must be a float"):
-        runtime.session(_chain("RMSNorm", x.shape, epsilon=1).SerializeToString())
-    unused = {name for slot, name in abi.declared_slots().items() if not runtime.calls[slot]}
+    for runtime in runtimes:
+        with pytest.raises(RuntimeError, match="attribute 'epsilon' must be a float"):
+            runtime.session(_chain("RMSNorm", x.shape, epsilon=1).SerializeToString())
+    unused = {name for slot, name in abi.declared_slots().items() if not any(runtime.calls[slot] for runtime in runtimes)}
     single = {"KernelContext_ParallelFor"} if os.cpu_count() == 1 else set()
     # before 1.24 there is no inference for ops with optional inputs, and only theirs reads attributes
-    version = tuple(map(int, session.require_onnxruntime().__version__.split(".")[:2]))
-    assert unused == single | ({"ReadOpAttr"} if version < (1, 24) else set())
+    assert unused == single | (set() if LENDS_SIZES else {"ReadOpAttr", "GetTensorElementTypeAndShapeDataReference"})
+
+
+def test_sizes_may_change_from_run_to_run_and_wrong_ones_are_refused_each_time() -> None:
+    node = helper.make_node("LayerNorm", ["x", "scale"], ["y"], domain=DOMAIN, name="normal")
+    infos = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", ["b", "n"]), ("scale", ["m"]))]
+    graph = helper.make_graph([node], "sizes", infos, [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, VERSION)], ir_version=8)
+    kept = session.session(model, ["CPUExecutionProvider"])
+    for sizes in ((3, 5), (3, 5), (2, 7), (0, 7), (3, 5), (1, 1), (3, 5)):
+        feeds = {"x": np.random.default_rng(0).standard_normal(sizes).astype(np.float32), "scale": np.ones(sizes[1:], np.float32)}
+        want = session.run(session.session(model, ["CPUExecutionProvider"]), feeds)[0]
+        np.testing.assert_array_equal(session.run(kept, feeds)[0], want)
+        for _ in range(2):
+            with pytest.raises(Exception, match=r"onnxfuse LayerNorm 'normal': scale must have"):
+                session.run(kept, {**feeds, "scale": np.ones(sizes[1] + 1, np.float32)})
 
 
 @pytest.mark.parametrize("op", _every_op(), ids=custom_ops.all_ops())

@@ -73,7 +73,7 @@ bool ShowNamed(const std::string& name, const Texts& attributes, const std::vect
   for (const OpSpec& spec : AllOps()) {
     const Signature signature = Signature::Parse(spec.signature);
     if (signature.name != name || form == nullptr || !form->is_generated) continue;
-    const CustomOp op(spec, signature, TypesWith(spec, signature, inputs), nullptr, true, form);
+    const CustomOp op(spec, signature, TypesWith(spec, signature, inputs), nullptr, {}, form);
     NodeFacts node{op, name, {}, {}};
     for (const Attribute& attribute : spec.attributes) node.attributes.push_back(ValueFrom(attribute, attributes));
     const ShownCall call(node, inputs, output_count);
