@@ -76,6 +76,25 @@ def reshape_to(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[int]:
     return told
 
 
+def reshape_told(shape: tuple[Dim, ...], axes: Sequence[int | None], like: GivenOperand) -> NewConstant | Made:
+    """What a Reshape is told that keeps the first size: without -1, which forbids tensors with no elements.
+
+    axes: for each further size that is not a number, the axis of `like` that has it. Raises Decline where there is none,
+    or a size is 0, which a Reshape takes for something else.
+    """
+    parts: list[NewConstant | Made] = []
+    for place, (dim, axis) in enumerate(zip(shape, axes, strict=True)):
+        if isinstance(dim, int) and dim:
+            parts.append(ints(like, dim))
+        elif place == 0 and not isinstance(dim, int):
+            parts.append(ints(like, 0))
+        elif axis is None or isinstance(dim, int):
+            raise Decline(f"the sizes must be known, and not 0; they are [{','.join(map(str, shape))}]")
+        else:
+            parts.append(size(like, axis))
+    return joined(parts)
+
+
 def unsqueezed(operand: GivenOperand, axes: Sequence[int], opset: int) -> Made:
     """With axes of size 1 put in; the axes were an attribute until opset 13."""
     shape = list(shape_of(operand))

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from onnxfuse.glue import reshape_to, reshaped, shape_of
+from onnxfuse.glue import reshape_told, reshaped, shape_of
 from onnxfuse.graph import Value
 from onnxfuse.layout import REPEAT, Axis, Layout, identity, joined, permutation
-from onnxfuse.rule import Decline, Made, Match, NewConstant
+from onnxfuse.rule import Decline, Made, Match
 from onnxfuse.symbolic import Dim
 from onnxfuse.term import Term, product_of
 
@@ -91,8 +89,8 @@ def _as_it_is(match: Match, term: Term, name: str, transposed: bool) -> Heads:
         rank = "unknown rank" if shape is None else len(shape)
         raise Decline(f"{name} must have 4 axes [batch, heads, seq, dim], or 3, or 5; '{value.name}' has {rank}")
     if len(shape) == 5:  # [batch, heads, windows, seq, dim]: as many heads more
-        made = reshaped(value, folded(shape))
-        batch, heads, seq, dim = shape_of(made)
+        batch, heads, seq, dim = fewer = folded(shape)
+        made = Made("Reshape", (value, reshape_told(fewer, (0, None, 3, 4), value)), value.dtype, fewer)
         return Heads(made, "BHDS" if transposed else "BHSD", batch, heads, *((dim, seq) if transposed else (seq, dim)))
     if len(shape) == 3:
         if transposed:
@@ -198,11 +196,15 @@ def folded(shape: Shape) -> Shape:
     return shape[0], shape[1] * shape[2], *shape[3:]
 
 
-def unfolded(root: Value) -> Made:
-    """Behind an op whose result has the axes of `folded`: the five axes of the root."""
+def unfolded(root: Value, like: Value | Made) -> Made:
+    """Behind an op whose result has the axes of `folded`: the five axes of the root. like: q, whose first four axes are the root's."""
     shape = shape_of(root)
-    to = NewConstant(np.array(reshape_to(folded(shape), shape), np.int64), root)
-    return Made("Reshape", (to,), root.dtype, shape)
+    return Made("Reshape", (reshape_told(shape, (0, 1, 2, 3, None), like),), root.dtype, shape)
+
+
+def is_for_each_head(shape: Shape | None, heads: Dim) -> bool:
+    """Whether it holds a number for each head, where scores are [batch, heads, rows, keys]."""
+    return shape is not None and shape[-3:-2] == (heads,) and all(d == 1 for i, d in enumerate(shape) if i != len(shape) - 3)
 
 
 def scaled_heads(heads: Heads, factor: Value | Made) -> Heads:
@@ -210,9 +212,8 @@ def scaled_heads(heads: Heads, factor: Value | Made) -> Heads:
 
     Raises Decline when the factor has other axes than that of the heads, [heads, 1, 1] in the scores.
     """
-    shape = factor.shape or ()
-    if shape[-3:-2] != (heads.heads,) or any(d != 1 for i, d in enumerate(shape) if i != len(shape) - 3):
-        shown = ",".join(map(str, shape))
+    if not is_for_each_head(factor.shape, heads.heads):
+        shown = ",".join(map(str, factor.shape or ()))
         raise Decline(
             f"what scores are multiplied by must be one number, or one for each of the {heads.heads} heads; its shape is [{shown}]"
         )

@@ -13,7 +13,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnxfuse.custom_ops.attention.op import ATTENTION
 from onnxfuse.glue import reshaped, shape_of, unsqueezed
 from onnxfuse.graph import Value
-from onnxfuse.heads import Heads, folded, is_read_elsewhere, multiple, operand, result_layout, scaled_heads, unfolded
+from onnxfuse.heads import Heads, folded, is_for_each_head, is_read_elsewhere, multiple, operand, result_layout, scaled_heads, unfolded
 from onnxfuse.layout import Layout, Piece, identity
 from onnxfuse.pattern import Call, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, broadcast_shapes, leaves
@@ -92,7 +92,7 @@ def _call(match: Match, *, past: bool, read: bool = False) -> Call:
     if order is not None:
         call = call.followed_by(Made("Transpose", (), match.root.dtype, match.root.shape, (("perm", order),)))
     if match.root.rank == 5:
-        call = call.followed_by(unfolded(match.root))
+        call = call.followed_by(unfolded(match.root, match.holder(match.term(q), "q")))
     return call.giving(_needed(keys.present), _needed(values.present))
 
 
@@ -102,6 +102,8 @@ def _check(match: Match, queries: Heads, keys: Heads, values: Heads) -> None:
     if any(x.batch != queries.batch and 1 in (x.batch, queries.batch) for x in (keys, values)):
         shown = f"{queries.batch}, {keys.batch} and {values.batch}"
         raise Decline(f"q, k and v must have the same batch, none of them repeated; they have {shown}")
+    if keys.seq != values.seq and any(match.has(m) and (match.operand(m).shape or (1,))[-1] == values.seq for m in (mask, keep, drop)):
+        raise Decline(f"k and v must have as many rows as each other; they have {keys.seq} and {values.seq}")
     if keys.heads != values.heads:
         raise Decline(f"k and v must have as many heads as each other; they have {keys.heads} and {values.heads}")
     for name, heads in (("q", queries), ("k", keys), ("v", values)):
@@ -118,10 +120,10 @@ def _sinks(match: Match, queries: Heads) -> Operand:
     if whole.fixed or whole.axes[:-1] != joined.axes[:-1] or whole.axes[-1] != (Piece(len(joined.axes) - 1, 1, whole.base[-1] - 1),):
         raise Decline("all scores but the sink must be kept after the softmax")
     value = match.operand(sink)
-    if value.shape is None or tuple(d for d in value.shape if d != 1) != (queries.heads,):
+    if not is_for_each_head(value.shape, queries.heads):
         shape = "unknown" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
         raise Decline(f"sink must have a number for each of the {queries.heads} heads; its shape is {shape}")
-    return value if len(value.shape) == 1 else reshaped(value, (queries.heads,))
+    return reshaped(value, (queries.heads,))
 
 
 def _count(heads: Heads) -> int:
@@ -136,6 +138,8 @@ def _masks(match: Match) -> tuple[Operand, float]:
         fill = _cleared(match, fill)
     if match.has(lowest) and match.scalar(lowest) > LOWEST:
         raise Decline(f"scores may only be bounded by the lowest number; the bound is {match.scalar(lowest):g}")
+    if fill == math.inf:
+        raise Decline("what is not chosen must not be infinity")
     choice = _axes(match, match.operand(keep)) if match.has(keep) else None
     if match.has(drop):
         dropped = _axes(match, match.operand(drop))
@@ -173,6 +177,8 @@ def _bounded(match: Match, added: Value | Made) -> Made:
 
 def _axes(match: Match, value: Value | Made) -> Value | Made:
     """The mask, the axis of heads put in where the scores have none."""
+    if match.root.rank == 5 and any(d != 1 for d in (value.shape or ())[:-2]):
+        raise Decline("beside five axes, the mask must be the same for all batches and heads")
     if value.shape is None or len(value.shape) > 4:
         raise Decline(
             f"the mask must have at most 4 axes; '{value.name}' has {'unknown rank' if value.shape is None else len(value.shape)}"
@@ -251,11 +257,29 @@ RULE = Rule(
             h = Reshape(x, heads)  q = Transpose <perm = [0, 2, 1, 3]> (h)  d = MatMul(q, k)  e = Exp(heat)  s = Mul(d, e)
             m = Add(s, bias)  p = Softmax <axis = -1> (m)  y = MatMul(p, v)
         }""",
-        """g (float[b,3,2,5,4] q, float[b,3,2,7,4] k, float[b,3,2,7,6] v) => (float[b,3,2,5,6] y) <float scale = {0.5}> {
+        """g (float[b,3,2,s,4] q, float[b,3,2,7,4] k, float[b,3,2,7,6] v) => (float[b,3,2,s,6] y) <float scale = {0.5}> {
             t = Transpose <perm = [0, 1, 2, 4, 3]> (k)  d = MatMul(q, t)  s = Mul(d, scale)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
         }""",
     ],
     declines={
+        "k and v must have as many rows as each other; they have c and t": """
+        g (float[2,3,5,4] q, float[2,3,4,c] k, float[2,3,t,4] v, float[5,t] mask) => (float[2,3,5,4] y) {
+            d = MatMul(q, k)  s = Add(d, mask)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        "beside five axes, the mask must be the same for all batches and heads": """
+        g (float[2,2,1,5,4] q, float[2,2,1,4,7] k, float[2,2,1,7,4] v, float[2,1,5,7] mask) => (float[2,2,1,5,4] y) {
+            d = MatMul(q, k)  s = Add(d, mask)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        "what is not chosen must not be infinity": """
+        g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, bool[5,7] keep) => (float[2,3,5,4] y) <float high = {inf}> {
+            d = MatMul(q, k)  s = Where(keep, d, high)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
+        }""",
+        "sink must have a number for each of the 3 heads; its shape is [3,1,1,1]": """
+        g (float[3,3,5,4] q, float[3,3,4,7] k, float[3,3,7,4] v, float[3,1,1,1] sink) => (float[3,3,5,4] y)
+        <int64[4] to = {3, 3, 5, 1}, int64[1] none = {0}, int64[1] end = {-1}, int64[1] axis = {3}> {
+            d = MatMul(q, k)  e = Expand(sink, to)  c = Concat <axis = -1> (d, e)  p = Softmax <axis = -1> (c)
+            r = Slice(p, none, end, axis)  y = MatMul(r, v)
+        }""",
         "what scores are multiplied by must be one number, or one for each of the 3 heads; its shape is [5,1]": """
         g (float[2,3,5,4] q, float[2,3,4,7] k, float[2,3,7,4] v, float[5,1] heat) => (float[2,3,5,4] y) {
             d = MatMul(q, k)  s = Mul(d, heat)  p = Softmax <axis = -1> (s)  y = MatMul(p, v)
