@@ -1,4 +1,4 @@
-// Linear on a GPU: kernel_triton.py, compiled.
+// Linear on a GPU: kernel_triton.py, compiled; or cuBLASLt, where it is wanted.
 #include <array>
 
 #include "custom_ops/_runtime/cuda/compiled.h"
@@ -77,10 +77,23 @@ cuda::Values ValuesOf(const LinearArgs<T>& args) {
   return values;
 }
 
+// Whether cuBLASLt does it: where it is wanted, and has what comes after the product.
+template <typename T>
+bool RunByCublasLt(const LinearArgs<T>& args, Type type, cuda::Queue& queue) {
+  using Known = cuda::Product::Activation;
+  const Activation wanted = args.activation;
+  const bool is_plain = wanted == Activation::kNone;
+  if (!is_plain && wanted != Activation::kRelu && wanted != Activation::kGeluTanh) return false;
+  if (!is_plain && args.residual != nullptr && args.is_residual_last) return false;
+  const Known known = is_plain ? Known::kNone : wanted == Activation::kRelu ? Known::kRelu : Known::kGeluTanh;
+  return queue.Multiply({type, args.rows, args.cols, args.depth, args.x, args.weight, args.bias, args.residual, args.y,
+                         args.is_transposed, args.alpha, known});
+}
+
 template <typename T>
 void RunTyped(const Call& call, cuda::Queue& queue) {
   const LinearArgs<T> args = ReadLinear<T>(call);
-  if (args.rows * args.cols == 0) return;
+  if (args.rows * args.cols == 0 || RunByCublasLt(args, call.Input(kX).type, queue)) return;
   const cuda::Values values = ValuesOf(args);
   const std::string group = GroupOf(call.Input(kX).type);
   const cuda::CompiledKernel* kernel = KernelsFor(queue.device()).Find(group, values);

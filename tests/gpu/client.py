@@ -31,7 +31,7 @@ class Client:
     """A worker: `Client(fakes, cache=folder).run(...)`; `close` ends it.
 
     cache: where generated kernels are kept; None for nowhere. kernels, home, library: what `$ONNXFUSE_KERNELS`, the user's caches
-    and our library are; by default there are no compiled kernels anywhere.
+    and our library are; by default there are no compiled kernels anywhere. linear: `$ONNXFUSE_LINEAR`.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Client:
         kernels: str = "",
         home: Path | None = None,
         library: Path | None = None,
+        linear: str = "",
     ) -> None:
         environment = {
             **os.environ,
@@ -54,6 +55,8 @@ class Client:
             "ONNXFUSE_CUDA_CACHE": str(cache or ""),
             "ONNXFUSE_KERNELS": kernels,
             "XDG_CACHE_HOME": str(home or fakes / "nothing"),
+            "ONNXFUSE_LINEAR": linear,
+            "ONNXFUSE_CUBLASLT": str(fakes / "libcublasLt.so.13"),
         }
         if preload:
             environment |= {

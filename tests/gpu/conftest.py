@@ -15,7 +15,7 @@ from onnxfuse import runtime as session
 from tests.gpu.client import LIBRARY, Client
 
 FAKE = Path(__file__).parent / "fake"
-LIBRARIES = {"libcuda.cc": "libcuda.so.1", "libnvrtc.cc": "libnvrtc.so.13"}
+LIBRARIES = {"libcuda.cc": "libcuda.so.1", "libnvrtc.cc": "libnvrtc.so.13", "libcublaslt.cc": "libcublasLt.so.13"}
 
 
 def compiler() -> str:
@@ -26,7 +26,7 @@ def compiler() -> str:
 
 @pytest.fixture(scope="session")
 def fakes(pytestconfig: pytest.Config) -> Path:
-    """The folder of the two libraries, built where their source has changed, and of a link to ours: there is nothing beside it."""
+    """The folder of the three libraries, built where their source has changed, and of a link to ours: there is nothing beside it."""
     text = b"".join(path.read_bytes() for path in sorted(FAKE.iterdir()))
     folder = Path(str(pytestconfig.cache.mkdir("onnxfuse-fakes"))) / hashlib.sha256(text).hexdigest()[:16]
     folder.mkdir(exist_ok=True)

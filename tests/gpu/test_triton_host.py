@@ -341,6 +341,72 @@ def test_sizes_that_a_model_leaves_open_take_another_kernel_in_the_run(start: St
     assert [event["event"] for event in ran.launches] == ["load", "launch"], "what was guessed is too large for the fast one"
 
 
+# --- cuBLASLt instead
+
+SUMS = [
+    {"activation": activation, "residual": residual, "trans_weight": trans, "alpha": alpha}
+    for activation, residual, trans, alpha in (
+        ("none", None, 0, 1.0), ("none", "last", 1, 0.5), ("relu", "first", 0, 2.0), ("gelu_tanh", None, 1, 1.0), ("none", "first", 1, 1.0)
+    )
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_cublas(fakes: Path, folder: Path) -> Iterator[Client]:
+    client = Client(fakes, kernels=str(folder), linear="cublaslt")
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("kind", standins.TYPES)
+@pytest.mark.parametrize("use", SUMS, ids=str)
+def test_cublaslt_gives_the_numbers_of_the_body(by_cublas: Client, kind: str, use: dict[str, Any]) -> None:
+    residual = use["residual"]
+    attributes = {**use, "residual_last": int(residual == "last")}
+    del attributes["residual"]
+    shapes = {"x": (2, 5, 34), "weight": (24, 34) if use["trans_weight"] else (34, 24), "bias": (24,)}
+    op = next(op for op, _ in custom_ops.all_cases() if op.name == "Linear")
+    case = Case(shapes | ({"residual": (2, 5, 24)} if residual else {}), attributes)
+    for device in (0, 1):
+        got, ran = run(by_cublas, op, case, kind, device=device)
+        harness.assert_close(got, harness.exact(op, case, kind), op.tolerance[kind])
+        assert [(event["event"], event["stream"]) for event in ran.launches] == [("product", 0x5000 + device)]
+
+
+def test_what_cublaslt_has_not_runs_by_a_compiled_kernel(by_cublas: Client) -> None:
+    x, weight, residual = normal(3, 34), normal(34, 24), normal(3, 24)
+    assert kernels(linear(by_cublas, x, weight, activation="silu")) == ["linear_float"]
+    assert kernels(linear(by_cublas, x, weight, activation="gelu")) == ["linear_float"]
+    assert kernels(linear(by_cublas, x, weight, None, residual, activation="relu", residual_last=1)) == ["linear_float"]
+    assert kernels(linear(by_cublas, normal(3, 33), normal(33, 24))) == ["linear_float"], "no way for an odd depth, says this stand-in"
+
+
+def test_what_cublaslt_refuses_runs_by_a_compiled_kernel_and_is_told_once(start: Start, folder: Path) -> None:
+    client = start(kernels=str(folder), linear="cublaslt")
+    x, weight = normal(3, 34), normal(34, 24)
+    for _ in range(2):
+        client.ask("fail", "cublasLtMatmul", 13)
+        np.testing.assert_allclose(linear(client, x, weight).outputs[0][0], x @ weight, rtol=1e-4, atol=1e-4)
+    assert client.close().count("cuBLASLt: cublasLtMatmul failed with 13. What it refuses runs by compiled kernels") == 1
+
+
+def test_y_of_cublaslt_may_lie_over_the_residual(by_cublas: Client) -> None:
+    op = next(op for op, _ in custom_ops.all_cases() if op.name == "Linear")
+    inputs = [normal(9, 8), normal(8, 6), normal(6), normal(9, 6)]
+    apart, over = (by_cublas.run("Linear", op.attributes, inputs, ["float"], over=o) for o in ({}, {0: 3}))
+    assert apart.launches[0]["event"] == "product"
+    np.testing.assert_array_equal(apart.outputs[0][0], over.outputs[0][0])
+
+
+def test_cublaslt_that_is_wanted_and_not_there_is_told_once(start: Start, folder: Path, fakes: Path, tmp_path: Path) -> None:
+    client = start(kernels=str(folder), linear="cublaslt")
+    client.ask("set_variable", "ONNXFUSE_CUBLASLT", str(tmp_path / "none.so"))
+    for _ in range(2):
+        assert kernels(linear(client, normal(3, 34), normal(34, 24))) == ["linear_float"]
+    said = client.close()
+    assert said.count("ONNXFUSE_LINEAR asks for cuBLASLt, which is not found (") == 1
+
+
 # --- what is found
 
 

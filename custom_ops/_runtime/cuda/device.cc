@@ -128,6 +128,12 @@ Kernel Device::LoadedKernel(const std::string& cubin, const std::string& digest,
   return Once(ordinal_, name + "\n" + digest, [&] { return Load(driver_, context(), cubin, name, shared_bytes); });
 }
 
+void Device::Within(const std::function<void()>& body) const {
+  const Current current(driver_, context());
+  const RelaxedCapture relaxed(driver_);
+  body();
+}
+
 void Device::Start(const Kernel& kernel, const Launch& launch, Stream stream, void** arguments) const {
   const Current current(driver_, context());
   driver_.Check(driver_.LaunchKernel(kernel.function, launch.grid_x, launch.grid_y, 1, launch.threads, 1, 1,

@@ -1,6 +1,7 @@
 // Devices, and the kernels loaded into them: one module for each text and device, shared by all sessions.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -44,6 +45,10 @@ class Device {
 
   // Starts a kernel on a stream of the session, and returns at once. arguments: pointers to their values, in order.
   void Start(const Kernel& kernel, const Launch& launch, Stream stream, void** arguments) const;
+
+  // Calls body where the device's context is the calling thread's, and what loads modules is allowed while a stream is
+  // captured.
+  void Within(const std::function<void()>& body) const;
 
  private:
   Device(const Driver& driver, int ordinal);

@@ -4,12 +4,7 @@
 #include <mutex>
 
 #include "custom_ops/_runtime/cuda/places.h"
-
-#if defined(_WIN32)
-#include <windows.h>
-#else
-#include <dlfcn.h>
-#endif
+#include "custom_ops/_runtime/cuda/shared_library.h"
 
 namespace onnxfuse::cuda {
 namespace {
@@ -17,33 +12,15 @@ namespace {
 #if defined(_WIN32)
 constexpr const char* kDriverName = "nvcuda.dll";
 const std::vector<std::string> kNvrtcNames = {"nvrtc64_130_0.dll", "nvrtc64_120_0.dll"};
-
-void* Open(const std::string& path, std::string* why) {
-  void* library = LoadLibraryA(path.c_str());
-  if (library == nullptr) *why = path + " cannot be loaded";
-  return library;
-}
-
-void* Symbol(void* library, const char* name) {
-  return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name));
-}
 #else
 constexpr const char* kDriverName = "libcuda.so.1";
 const std::vector<std::string> kNvrtcNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-
-void* Open(const std::string& path, std::string* why) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) *why = dlerror();
-  return library;
-}
-
-void* Symbol(void* library, const char* name) { return dlsym(library, name); }
 #endif
 
 // Sets every function of a table; false, with the name of the first that is missing, where one is.
 bool Fill(Driver* driver, void* library, std::string* why) {
 #define ONNXFUSE_CUDA_FILL(result, symbol, name, parameters)                             \
-  driver->name = reinterpret_cast<decltype(driver->name)>(Symbol(library, #symbol));     \
+  driver->name = reinterpret_cast<decltype(driver->name)>(SymbolOf(library, #symbol));     \
   if (driver->name == nullptr) return *why = "the CUDA driver has no " #symbol ", it is too old", false;
   ONNXFUSE_CUDA_DRIVER(ONNXFUSE_CUDA_FILL)
 #undef ONNXFUSE_CUDA_FILL
@@ -52,7 +29,7 @@ bool Fill(Driver* driver, void* library, std::string* why) {
 
 bool Fill(Nvrtc* nvrtc, void* library, std::string* why) {
 #define ONNXFUSE_CUDA_FILL(result, symbol, name, parameters)                           \
-  nvrtc->name = reinterpret_cast<decltype(nvrtc->name)>(Symbol(library, #symbol));     \
+  nvrtc->name = reinterpret_cast<decltype(nvrtc->name)>(SymbolOf(library, #symbol));     \
   if (nvrtc->name == nullptr) return *why = nvrtc->path + " has no " #symbol ", it is too old", false;
   ONNXFUSE_CUDA_NVRTC(ONNXFUSE_CUDA_FILL)
 #undef ONNXFUSE_CUDA_FILL
@@ -60,7 +37,7 @@ bool Fill(Nvrtc* nvrtc, void* library, std::string* why) {
 }
 
 const Driver* LoadDriver(std::string* why) {
-  void* library = Open(kDriverName, why);
+  void* library = OpenLibrary(kDriverName, why);
   if (library == nullptr) return nullptr;
   auto* driver = new Driver;  // lives as long as the process
   if (!Fill(driver, library, why)) return nullptr;
@@ -110,7 +87,7 @@ const Nvrtc* LoadNvrtc(std::string* why) {
   if (driver == nullptr) return *why = no_driver, nullptr;
   *why = "";
   for (const std::string& place : NvrtcPlaces()) {
-    void* library = Open(place, &last);
+    void* library = OpenLibrary(place, &last);
     if (library == nullptr) continue;
     auto* nvrtc = new Nvrtc;  // lives as long as the process
     nvrtc->path = place;

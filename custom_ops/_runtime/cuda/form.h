@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "custom_ops/_runtime/cuda/device.h"
+#include "custom_ops/_runtime/cuda/product.h"
 #include "custom_ops/_runtime/op.h"
 #include "custom_ops/_runtime/program.h"
 
@@ -121,6 +122,9 @@ class Queue {
   // Starts a compiled kernel on `blocks` blocks; a rehearsal loads it. Throws std::runtime_error where a value does not
   // fit its argument.
   void Start(const CompiledKernel& kernel, int64_t blocks, const Values& values);
+
+  // Whether cuBLASLt does a product instead, as MultiplyByCublasLt says.
+  bool Multiply(const Product& product) { return MultiplyByCublasLt(product, *device_, session_); }
 
   // Device memory, good until what the call has started is done.
   void* Scratch(size_t bytes) { return session_ == nullptr ? Nowhere(kMostOperands) : session_->Scratch(bytes); }

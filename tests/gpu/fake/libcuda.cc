@@ -238,6 +238,12 @@ void fake_cuda_fail(const char* function, int error) {
   const std::lock_guard<std::mutex> lock(world().mutex);
   world().failing[function] = error;
 }
+// For other libraries of CUDA.
+int fake_cuda_fails(const char* function) { return Fails(function); }
+void fake_cuda_note(const char* line) {
+  const std::lock_guard<std::mutex> lock(world().mutex);
+  world().log += line;
+}
 void fake_cuda_reverse(int is_reversed) { world().is_reversed = is_reversed != 0; }
 
 int cuInit(unsigned) { return Fails("cuInit"); }
