@@ -32,7 +32,7 @@ def _products(q, k, keys_left, k_column, head_size, ROWS: tl.constexpr, KEYS: tl
         column = start + tl.arange(0, SIZE)
         fits = column < head_size
         a = tl.load(q[:, None] + column[None, :], mask=fits[None, :], other=0.0)
-        b = tl.load(k[None, :] + column[:, None] * k_column, mask=fits[:, None] & near[None, :], other=0.0)
+        b = tl.load(k[None, :] + column.to(tl.int64)[:, None] * k_column, mask=fits[:, None] & near[None, :], other=0.0)
         products = tl.dot(a, b, products, input_precision="tf32x3")
     return products
 
@@ -171,6 +171,8 @@ def attention(
     query = first_query + tl.arange(0, ROWS)
     row = tl.minimum(tl.arange(0, ROWS), queries - 1 - first_query)  # those past the last do its work again
     size, value, near = tl.arange(0, SIZE), tl.arange(0, VALUES), tl.arange(0, KEYS)
+    if CHUNKED:  # strides may be as large as they like
+        row, near = row.to(tl.int64), near.to(tl.int64)
     kv_head = (head // group).to(tl.int64)
     value_left = value_size - part * VALUES
 
@@ -312,7 +314,7 @@ def join(
         column = (start + tl.arange(0, COLUMNS))[None, :]
         inside = (row < all_rows)[:, None] & (column < size)
         old = tl.load(past_at + column, mask=inside & is_past, other=0.0)
-        now = tl.load(fresh_at + column * fresh_column, mask=inside & ~is_past, other=0.0)
+        now = tl.load(fresh_at + column.to(tl.int64) * fresh_column, mask=inside & ~is_past, other=0.0)
         tl.store(present_at + column, tl.where(is_past, old, now), mask=inside)
 
 
@@ -320,6 +322,7 @@ TYPES = ("float16", "bfloat16", "float")
 MASKS = ("none", "bool", "float", "float16", "bfloat16")
 HEADS = {"float16": (32, 64, 128, 256), "bfloat16": (32, 64, 128, 256), "float": (32, 64, 128)}  # sizes that blocks are made for
 LARGEST = 256
+FARTHEST = (1 << 24) - 1  # elements from row to row, so that offsets within a block have 32 bits
 POINTERS = ("q", "k", "v", "y")
 MASK_STRIDES = ("mask_batch", "mask_head", "mask_row")
 INTEGERS = (
@@ -528,7 +531,12 @@ def _lying(dtype: str, names: Sequence[str] = POINTERS) -> tuple[Condition, ...]
 
 def _aligned(dtype: str, *names: str) -> tuple[Condition, ...]:
     """To 16 bytes, which one thread loads at a time."""
-    return tuple(Condition(name, align=16 if name in (*POINTERS, "mask") else 16 // BYTES[dtype]) for name in names)
+    return tuple(
+        Condition(name, align=16)
+        if name in (*POINTERS, "mask")
+        else Condition(name, align=16 // BYTES[dtype], max=FARTHEST if name.endswith("_row") else None)
+        for name in names
+    )
 
 
 def _blocks(arch: int, dtype: str, head: int, *, kind: str = "plain") -> Blocks:

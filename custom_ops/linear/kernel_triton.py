@@ -75,9 +75,9 @@ def _hard_sigmoid(x, slope, offset):
 def linear(
     x, weight, bias, residual, y, alpha, activation_alpha, activation_beta,
     rows, columns, depth, weight_depth, weight_column, activation, has_bias, has_residual, residual_last,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr, FAR: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows and COLUMNS columns of y. EVEN: depth is a multiple of DEPTH."""
+    """ROWS rows and COLUMNS columns of y. EVEN: depth is a multiple of DEPTH. FAR: strides of 2^24 or more."""
     row_tiles, column_tiles = tl.cdiv(rows, ROWS), tl.cdiv(columns, COLUMNS)
     block = tl.program_id(0)
     first = block // (GROUP * column_tiles) * GROUP
@@ -86,6 +86,8 @@ def linear(
     first_row = (first + within % height) * ROWS
     first_column = (within // height) * COLUMNS
     row, column, near = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, DEPTH)
+    if FAR:
+        row, column, near = row.to(tl.int64), column.to(tl.int64), near.to(tl.int64)
     near_row = tl.minimum(row, rows - 1 - first_row)  # those past the last do its work again
     x_at = x + first_row.to(tl.int64) * depth + near_row[:, None] * depth + near[None, :]
     weight_at = weight + first_column.to(tl.int64) * weight_column + column[None, :] * weight_column + near[:, None] * weight_depth
@@ -121,6 +123,7 @@ POINTERS = ("x", "weight", "bias", "residual", "y")
 INTEGERS = (
     "rows", "columns", "depth", "weight_depth", "weight_column", "activation", "has_bias", "has_residual", "residual_last",
 )  # fmt: skip
+FARTHEST = (1 << 24) - 1  # elements from row to row, so that offsets within a block have 32 bits
 UNITS = {"weight_column": "weight_depth", "weight_depth": "weight_column"}  # the stride that is 1, and the other
 
 
@@ -150,19 +153,19 @@ def _fast(dtype: str, unit: str, blocks: Blocks, most_rows: int | None, rank: in
     lanes = 16 // BYTES[dtype]
     conditions = [
         *(Condition(name, align=16) for name in POINTERS),
-        *(Condition(name, align=lanes) for name in ("columns", UNITS[unit])),
-        Condition("depth", align=blocks.depth if even else lanes),
+        *(Condition(name, align=lanes, max=FARTHEST) for name in ("columns", UNITS[unit])),
+        Condition("depth", align=blocks.depth if even else lanes, max=FARTHEST),
         Condition(unit, equals=1),
     ]
     if most_rows is not None:
         conditions.append(Condition("rows", max=most_rows))
     kind = f"{'transposed' if unit == 'weight_depth' else 'plain'}{'' if most_rows is None else f'_{most_rows}'}{'' if even else '_ragged'}"
-    return _kernel(f"linear_{dtype}_{kind}", dtype, blocks, {unit: 1, "EVEN": even}, tuple(conditions), rank)
+    return _kernel(f"linear_{dtype}_{kind}", dtype, blocks, {unit: 1, "EVEN": even, "FAR": False}, tuple(conditions), rank)
 
 
 def _any(dtype: str) -> Kernel:
     """Takes everything, however it lies."""
-    return _kernel(f"linear_{dtype}_any", dtype, Blocks(64, 64, 32, 4, 1), {"EVEN": False}, (), rank=100)
+    return _kernel(f"linear_{dtype}_any", dtype, Blocks(64, 64, 32, 4, 1), {"EVEN": False, "FAR": True}, (), rank=100)
 
 
 def _kernel(name: str, dtype: str, blocks: Blocks, constants: dict[str, object], conditions: tuple[Condition, ...], rank: int) -> Kernel:
