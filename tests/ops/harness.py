@@ -123,15 +123,15 @@ def feeds(op: Op, case: Case | Refusal, kind: str) -> dict[str, Any]:
     return found
 
 
-_EXACT: dict[tuple[int, str], dict[str, Any]] = {}
+_EXACT: dict[tuple[int, str], tuple[Case, dict[str, Any]]] = {}
 
 
 def exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
     """What the body gives in float64 for the values that `feeds` makes for `kind`; in its own types where the op has no T."""
-    key = (id(case), kind)  # cases live as long as their modules
+    key = (id(case), kind)  # of a case that is kept, so that no other gets its number
     if key not in _EXACT:
-        _EXACT[key] = _exact(op, case, kind)
-    return _EXACT[key]
+        _EXACT[key] = case, _exact(op, case, kind)
+    return _EXACT[key][1]
 
 
 def _exact(op: Op, case: Case, kind: str) -> dict[str, Any]:
