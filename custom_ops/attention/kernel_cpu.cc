@@ -7,7 +7,9 @@ namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 template <typename T>
 void FillPresent(const Rows<T>& rows, T* present, int64_t new_rows) {
-  std::memcpy(present, rows.past, static_cast<size_t>(rows.past_count * rows.size) * sizeof(T));
+  if (rows.past_count > 0) {  // else there may be no memory
+    std::memcpy(present, rows.past, static_cast<size_t>(rows.past_count * rows.size) * sizeof(T));
+  }
   present += rows.past_count * rows.size;
   for (int64_t row = 0; row < new_rows; ++row, present += rows.size) {
     const T* source = rows.current + row * rows.stride;
