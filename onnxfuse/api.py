@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.model import Model as CostModel
 from onnxfuse.decider import ELEMENTWISE, Decider
 from onnxfuse.decision import Decision, Verdict
-from onnxfuse.errors import UsageError
+from onnxfuse.errors import ModelError, OnnxFuseError, UsageError
 from onnxfuse.exhibit import exhibit
 from onnxfuse.generated.candidates import Generator, apart
 from onnxfuse.graph import Node
@@ -105,8 +106,9 @@ def optimize(
     else:
         cost = _cost(device, max_fusion_size, range_loss)
         known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
-        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
-        result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
+        with _blaming(source):
+            run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
+            result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
     for decision in result.report.decisions if log else ():
         assert log is not None
         log(log_line(decision))
@@ -139,13 +141,37 @@ def explain(
     """
     cost = _cost(device, max_fusion_size, range_loss)
     known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
-    run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
-    chosen, decisions = run.decide(every=True)
-    result = rewrite(run.model, chosen)
-    fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
-    near = near_misses(run.decider.views, run.rules, [*fused, *decisions])
-    alone = apart(run.decider.regions([c for c in chosen if not c.written])) if each_node else ()
-    return run.report(result.proto, chosen, [*fused, *decisions, *near, *alone])
+    with _blaming(source):
+        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
+        chosen, decisions = run.decide(every=True)
+        result = rewrite(run.model, chosen)
+        fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
+        near = near_misses(run.decider.views, run.rules, [*fused, *decisions])
+        alone = apart(run.decider.regions([c for c in chosen if not c.written])) if each_node else ()
+        return run.report(result.proto, chosen, [*fused, *decisions, *near, *alone])
+
+
+@contextmanager
+def _blaming(source: Source) -> Iterator[None]:
+    """Where we fail on a model that ONNX's checker does not accept, what the checker says of it, as a ModelError."""
+    try:
+        yield
+    except OnnxFuseError:
+        raise
+    except Exception as error:
+        complaint = _complaint(source)
+        if complaint is None:
+            raise
+        name = "the model" if isinstance(source, onnx.ModelProto) else source
+        raise ModelError(f"{name}: is no valid ONNX model: {complaint}. Export it again") from error
+
+
+def _complaint(source: Source) -> str | None:
+    try:
+        onnx.checker.check_model(source if isinstance(source, onnx.ModelProto) else str(source), full_check=True)
+    except Exception as error:  # noqa: BLE001  # whatever the checker raises is its complaint
+        return " ".join(str(error).split()).rstrip(".")
+    return None
 
 
 def _unchanged(proto: onnx.ModelProto, cost: CostModel) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Fitting:
 def assignments(nodes: Sequence[Node], inputs: Iterable[Value]) -> list[dict[str, int]]:
     """Numbers for every symbol in the shapes of `nodes`: ordinary ones, all alike, and single ones with an empty past."""
     values = dict.fromkeys([*inputs, *(v for n in nodes for v in (*n.inputs, *n.outputs) if v is not None)])
-    names = sorted({name for v in values for d in v.shape or () for name in symbols(d)})
+    names = sorted({name for v in values for d in (*(v.shape or ()), *(v.elements or ())) for name in symbols(d)})
     if not names:
         return [{}]
     equal = _all_equalities(nodes, values)

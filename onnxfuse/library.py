@@ -61,6 +61,8 @@ def load_generators(only: Sequence[str] = (), disable: Sequence[str] = (), level
 
 def rules_in(path: Path) -> dict[str, Rule]:
     """The rules of a user's file: every module-level Rule; one called RULE has the file's name."""
+    if not path.exists():
+        raise RuleError(f"{path}: no such file. --rules takes a .py file with a module-level RULE = Rule(...)")
     spec = importlib.util.spec_from_file_location(f"onnxfuse_user_rules_{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise RuleError(f"{path}: is no Python file. Name a .py file with a module-level RULE = Rule(...)")

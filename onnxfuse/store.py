@@ -63,6 +63,18 @@ def copy_unchanged(source: Path, target: Path) -> None:
         staged(target, lambda part: shutil.copyfile(source, part))
 
 
+def write_text(text: str, target: Path) -> None:
+    """Write a text file that appears whole or not at all. Raises ModelError when it cannot be written."""
+    with _written(target) as staged:
+        staged(target, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def check_not_data(model: Path, target: Path) -> None:
+    """Raise UsageError when `target` is a file that holds external data of a model."""
+    names = {e.value for tensor in external_tensors(read_proto(model)) for e in tensor.external_data if e.key == "location"}
+    _check_not_data({name: model.parent / name for name in names}, target)
+
+
 def check_target(source: Path | None, target: Path) -> None:
     """Raise UsageError when `target` cannot be written, or is the input itself. Nothing stays written."""
     try:

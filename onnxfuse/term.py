@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_PARTS = 12  # a longer product or sum is not flattened further: keeps the view linear in the graph's size
+MAX_EXPONENT = 1e6  # a power beyond it is left as it is written: sums of exponents are exact far below
 TOLERANCE = 5e-4  # of constants: half a step of float16, the coarsest type exporters round them to
 
 NUMBER, LEAF, VARIABLE, PRODUCT, SUM = "#number", "#leaf", "#variable", "#product", "#sum"
@@ -151,7 +152,7 @@ class Algebra:
         exponents = {t.id: (t, e) for t, e in pa}
         for term, exponent in pb:
             before = exponents.get(term.id, (term, 0.0))[1]
-            if not _may_add(term, before, exponent):
+            if not _may_add(term, before, exponent) or abs(before + exponent) > MAX_EXPONENT:
                 return self.plain("Mul", sorted((a, b), key=lambda t: t.id))
             exponents[term.id] = (term, before + exponent)
         return self.recognise_product(coefficient, dict(exponents.values()))
@@ -174,9 +175,9 @@ class Algebra:
         raised = _raised(coefficient, exponent)
         if exponent == 1:
             return base
-        if raised is None:
+        if raised is None or any(abs(e * exponent) > MAX_EXPONENT for _, e in parts):
             return self.plain("Pow", (base, self.number(exponent)))
-        if all(_may_multiply(t, e, exponent) for t, e in parts) and (len(parts) < 2 or exponent == int(exponent)):
+        if all(_may_multiply(t, e, exponent) for t, e in parts) and (len(parts) < 2 or _is_whole(exponent)):
             return self.recognise_product(raised, _ungrouped({t: e * exponent for t, e in parts}))
         return self.recognise_product(raised, {self.plain("Group", (self.product(1.0, parts),)): exponent})
 
@@ -276,7 +277,7 @@ def _attribute_key(value: Any) -> Hashable:
 
 def _raised(coefficient: float, exponent: float) -> float | None:
     """coefficient ** exponent, where that is a number other than 0 and may stand in front of the other factors' power."""
-    if coefficient == 0 or exponent == 0 or (coefficient < 0 and exponent != int(exponent)):
+    if coefficient == 0 or exponent == 0 or abs(exponent) > MAX_EXPONENT or (coefficient < 0 and not _is_whole(exponent)):
         return None
     try:
         raised = coefficient**exponent
@@ -286,7 +287,7 @@ def _raised(coefficient: float, exponent: float) -> float | None:
 
 
 def _is_whole(number: float) -> bool:
-    return number == int(number)
+    return math.isfinite(number) and number == int(number)
 
 
 def _may_add(term: Term, a: float, b: float) -> bool:

@@ -20,7 +20,7 @@ from onnxfuse.report.text import show_bytes
 
 def run(source: Path, selection: Selection, *, node: str | None, rule: str | None, strategies: bool, report: Path | None) -> None:
     """Print what `optimize` would decide, of one node or one rule if given; or what each way to fuse would cost."""
-    check_report(report, source)
+    check_report(report, source, *selection.rules)
     if rule is not None:
         api.load_rules(selection.rules, [rule])  # raises for a name that no rule has
     if node is not None:

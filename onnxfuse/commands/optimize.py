@@ -45,7 +45,7 @@ def run(
     verbose: bool,
 ) -> None:
     """Optimise `source` into `target` and print the tables; the report goes to a file too if one is given."""
-    check_report(report, source, target)
+    check_report(report, source, target, inputs, *selection.rules)
     with screen.progress() as (tick, log):
         result = api.optimize(
             source,

@@ -31,18 +31,21 @@ def write_report(found: Report, file: Path, *, output: str | None = None) -> Non
     """Write a report as a page if the file is called .html, else as JSON. output: the model that was written."""
     from onnxfuse.report.document import to_json
     from onnxfuse.report.html import to_html
+    from onnxfuse.store import write_text
 
     made = to_html if file.suffix.lower() in (".html", ".htm") else to_json
-    file.write_text(made(found, output=output), encoding="utf-8")
+    write_text(made(found, output=output), file)
 
 
-def check_report(report: Path | None, *models: Path) -> None:
-    """Raise UsageError when the report cannot be written, or would replace one of the models."""
-    from onnxfuse.store import check_target
+def check_report(report: Path | None, source: Path, *others: Path | None) -> None:
+    """Raise UsageError when the report cannot be written, or would replace the model, its data, or another file of the command."""
+    from onnxfuse.store import check_not_data, check_target
 
     if report is None:
         return
-    for model in models:
-        if report.resolve() == model.resolve():
-            raise UsageError(f"--report must not be the model {model}. Name another file")
-        check_target(model, report)
+    for file in (source, *(other for other in others if other is not None)):
+        if report.resolve() == file.resolve() or (report.exists() and file.exists() and report.samefile(file)):
+            raise UsageError(f"--report must not be {file}, which the command reads or writes. Name another file")
+    check_target(source, report)
+    if source.is_file():
+        check_not_data(source, report)

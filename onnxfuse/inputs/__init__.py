@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,10 @@ class Maker:
         role = self.roles[name]
         numbers = [size.evaluate(dim, sizes) for dim in self.shapes[name] or ()]
         shape = tuple(1 if n is None else max(n, 0) for n in numbers)
-        return make(role, self.types[name], shape, sizes, regime, rng, like_shape(role, self.sketch.shapes, sizes))
+        try:
+            return make(role, self.types[name], shape, sizes, regime, rng, like_shape(role, self.sketch.shapes, sizes))
+        except MemoryError:
+            raise VerificationError(f"input '{name}' of shape [{','.join(map(str, shape))}] does not fit in memory") from None
 
 
 def feeds(
@@ -192,7 +196,9 @@ def _read_npz(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: _as_text(file[name]) for name in file.files}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file. --inputs takes an .npz file, as numpy.savez writes it") from None
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path}: must be an .npz file of plain arrays, as numpy.savez writes it; {error}") from None
 
 

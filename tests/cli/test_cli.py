@@ -149,6 +149,18 @@ def test_report_in_place_of_a_model(cli: Cli, gelu: Path, tmp_path: Path) -> Non
     assert gelu.read_bytes() == before and not (tmp_path / "out.onnx").exists()
 
 
+def test_report_in_place_of_what_the_command_reads(cli: Cli, gelu: Path, tmp_path: Path) -> None:
+    model = onnx.load(gelu)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(300, np.float32), "unread"))
+    onnx.save(model, tmp_path / "apart.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "mine.py").write_text("x = 1")
+    data = (tmp_path / "w.bin").read_bytes()
+    failed(cli("optimize", tmp_path / "apart.onnx", tmp_path / "out.onnx", "--report", tmp_path / "w.bin"), 2, "w.bin", "external data")
+    options = ("--rules", tmp_path / "mine.py", "--report", tmp_path / "mine.py")
+    failed(cli("optimize", gelu, tmp_path / "out.onnx", *options), 2, "--report", "mine.py")
+    assert (tmp_path / "w.bin").read_bytes() == data and not (tmp_path / "out.onnx").exists()
+
+
 @pytest.mark.parametrize("args", [("optimize",), ("nonsense",), ("optimize", "a", "b", "--leve", "all")])
 def test_wrong_usage_is_exit_2(cli: Cli, args: tuple[str, ...]) -> None:
     done = cli(*args)

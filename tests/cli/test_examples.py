@@ -85,7 +85,11 @@ def documents() -> list[Path]:
 @pytest.mark.parametrize("document", documents(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_documents_name_only_options_and_files_that_exist(document: Path, cli: Cli) -> None:
     text = document.read_text(encoding="utf-8")
-    commands = set(re.findall(r"onnxfuse (optimize|verify|explain|rules|ops|devices|bench|doctor|calibrate|kernels show|kernels build|kernels check)\b", text))
+    commands = set(
+        re.findall(
+            r"onnxfuse (optimize|verify|explain|rules|ops|devices|bench|doctor|calibrate|kernels show|kernels build|kernels check)\b", text
+        )
+    )
     known = {"--help", "--version", *(option for c in commands for option in re.findall(r"--[a-z-]+", cli(*c.split(), "--help").stdout))}
     used = {option for line in re.findall(r"onnxfuse [^`\n]*", text) for option in re.findall(r"(?<![\w-])--[a-z-]+", line)}
     assert commands and used - known == set()

@@ -313,3 +313,22 @@ def test_an_op_of_ones_own_carries_its_meaning_and_is_not_fused_into_itself(rule
     again = api.optimize(done, level="all", rules=[rule_file], only=["mine"])
     assert again.model.SerializeToString(deterministic=True) == done.SerializeToString(deterministic=True)
     assert again.report.decisions == ()
+
+
+@pytest.mark.parametrize(("node", "words"), [("y = Transpose<perm = [0, 5]>(x)", "perm"), ("y = Softmax<axis = 7>(x)", "axis")])
+def test_a_node_that_onnx_does_not_accept_is_the_models_fault(node: str, words: str) -> None:
+    with pytest.raises(ModelError, match=f"no valid ONNX model.*{words}"):
+        api.optimize(parse(f"g (float[2,8] x) => (float[2,8] y) {{ {node} }}"), level="all")
+
+
+def test_sizes_that_only_contents_speak_of_have_numbers_too() -> None:
+    text = """g (float[3,s,4] q, float[3,4,t] k, float[3,1,1] z) => (float[3,s,t] d, float[3,s,1] y) {
+        d = MatMul(q, k) n = Shape(d) i = Constant<value = int64[2] {0, 1}>() f = Gather(n, i)
+        o = Constant<value = int64[1] {1}>() to = Concat<axis = 0>(f, o) y = Expand(z, to)
+    }"""
+    assert api.optimize(parse(text), level="all").report.verified
+
+
+def test_inputs_too_large_for_memory_leave_the_model_as_it_is() -> None:
+    text = "g (float[2147483648,1048576] x) => (float[2147483648,1048576] y) { a = Add(x, x) y = Erf(a) }"
+    assert not api.optimize(parse(text), level="all").report.fused

@@ -181,6 +181,17 @@ def test_infinities_are_not_multiplied_out(value: float) -> None:
         assert np.isnan(evaluate(algebra.multiply(x, algebra.number(value)), {"x": 0.0}))
 
 
+@pytest.mark.parametrize("exponent", [math.inf, -math.inf, 1e300])
+def test_powers_beyond_all_numbers_are_left_as_they_are(exponent: float) -> None:
+    algebra = Canonical()
+    a = algebra.variable("a")
+    assert algebra.power(algebra.power(a, exponent), exponent).op == "Pow"
+    product = a
+    for _ in range(1100):
+        product = algebra.multiply(product, product)
+    assert product.op == "Mul"
+
+
 def test_long_sums_and_products_stay_right() -> None:
     algebra = Canonical()
     names = [f"x{i}" for i in range(3 * MAX_PARTS)]

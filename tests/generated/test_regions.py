@@ -198,3 +198,13 @@ def test_groups_that_read_the_same_value_stay_apart_where_one_waits_for_the_othe
     text = "g (float[8,8] x) => (float[8,8] y) { c = Cos(x) a = Neg(c) m = MatMul(a, a) s = Sub(m, x) y = Abs(s) }"
     model, _ = generate(text)
     assert len(programs(model)) == 2
+
+
+@pytest.mark.parametrize("shape", ["8,8", "n,n", "1,8,8", "8,8,8"])
+def test_a_reduction_that_loses_its_axis_is_not_taken_for_one_that_keeps_it(shape: str) -> None:
+    """What is left of the rows lies along the last axis then."""
+    text = f"""<opset_import: ["" : 17]> g (float[{shape}] x) => (float[{shape}] y) {{
+        a = Constant<value = int64[1] {{-1}}>() q = Mul(x, x) v = ReduceSum<keepdims = 0>(q, a) r = Sqrt(v) y = Sub(x, r)
+    }}"""
+    model, _ = generate(text)
+    assert not any("ReduceSum" in program for program in programs(model))
