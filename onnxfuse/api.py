@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx
 
-from onnxfuse import cleaning, custom_ops, graph, shapes, store
+from onnxfuse import cleaning, custom_ops, graph, runtime, shapes, store
 from onnxfuse.candidate import Candidate
 from onnxfuse.canonical import View
 from onnxfuse.cost import compiled
@@ -30,7 +30,7 @@ from onnxfuse.inputs.sizes import check as check_sizes
 from onnxfuse.inputs.sizes import input_shapes
 from onnxfuse.inputs.sizes import symbols as size_names
 from onnxfuse.inputs.sketch import sketch
-from onnxfuse.library import load_generators, load_rules
+from onnxfuse.library import all_rules, load_generators, load_rules
 from onnxfuse.nearmiss import near_misses
 from onnxfuse.opsets import opset_of, raised
 from onnxfuse.ranges import Ranges
@@ -106,6 +106,8 @@ def optimize(
     else:
         cost = _cost(device, max_fusion_size, range_loss)
         known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
+        if verify and target == OWN:
+            runtime.library_path()  # raises where it is missing: nothing of ours could be verified
         with _blaming(source):
             run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
             result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
@@ -210,6 +212,7 @@ class _Run:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
         self.rules = [r for r in rules.values() if _is_for(r, level, target)]
+        self.users = frozenset(rules).difference(all_rules())  # rules of files: their authors are told of every place
         self.given = sizes
         self.target = _target(target, cost)
         with self._timed("load"):
@@ -240,8 +243,10 @@ class _Run:
             self.allowed = [c for c in self.decider.found if (c.rule.name, c.root.name) not in barred]
             chosen, ended = self.decider.choose(self.allowed, everything=self.level == "all", barred=spoilt)
         fitting = frozenset() if every else {(c.view.graph.name, c.root.name) for c in self.allowed}
-        declined = (d for d in self.decider.declined if (d.scope, d.value) not in fitting)
-        return chosen, [*_worth_telling(ended, chosen), *_unsettled(declined, chosen, self.decider.views)]
+        users = [d for d in (*ended, *self.decider.declined) if d.rule in self.users]
+        ended = [d for d in ended if d.rule not in self.users]
+        declined = (d for d in self.decider.declined if d.rule not in self.users and (d.scope, d.value) not in fitting)
+        return chosen, [*users, *_worth_telling(ended, chosen), *_unsettled(declined, chosen, self.decider.views)]
 
     def optimize(self, *, verify: bool, inputs: str | Path | None, libraries: Sequence[str | Path], clean: bool = False) -> Result:
         barred: dict[tuple[str, str], Decision] = {}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.metadata
 import logging
 import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -42,14 +44,22 @@ def library_path() -> Path:
     """Return where our operator library lies. Raises RuntimeMissingError if it has not been built."""
     name = f"libonnxfuse_ops{LIBRARY_SUFFIX}"
     folders = [Path(folder) / "lib" for folder in onnxfuse.__path__]
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
+    for file in (*(folder / name for folder in folders), *_installed(name)):
+        if file.is_file():
+            return file
     places = " or ".join(map(str, folders))
     raise RuntimeMissingError(
         f"onnxfuse: the operator library {name} must lie in {places}; it does not. "
         "Build it with `pip install .` in the source tree, or install a wheel"
     )
+
+
+def _installed(name: str) -> Iterator[Path]:
+    """A file of that name in the installed package: Python that runs in the source tree imports the sources instead of it."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("onnxfuse") or ():
+            if file.name == name:
+                yield Path(str(file.locate()))
 
 
 def require_onnxruntime() -> ModuleType:

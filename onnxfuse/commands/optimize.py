@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,16 +70,24 @@ def say_if_not_calibrated(device: str) -> None:
         screen.say("Hint      predictions are for a CPU of this kind: `onnxfuse calibrate` measures yours, in about 20 seconds")
 
 
+def _idle(report: Report, users: Collection[str]) -> list[str]:
+    """A line for each rule of the user's that no place of the model was found for."""
+    met = {decision.rule for decision in report.decisions}
+    more = "`onnxfuse explain` with --rule shows how near it comes"
+    return [f"No place  {name}: its pattern holds nowhere in this model; {more}" for name in sorted(set(users) - met)]
+
+
 def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
     console = screen.out()
     if report.fused:
         known: dict[str, Origin] = {**api.load_rules(selection.rules), **api.load_generators()}
         summaries = {name: origin.summary for name, origin in known.items()}
         console.print(fused_table(report, summaries))
-    reasons = reasons_table(report, full=verbose)
+    users = api.load_rules(selection.rules).keys() - api.load_rules().keys() if selection.rules else set()
+    reasons = reasons_table(report, full=verbose, always=users)
     if reasons.row_count:
         console.print(reasons)
-    for line in totals(report):
+    for line in (*_idle(report, users), *totals(report)):
         screen.say(line)
     say_if_not_calibrated(selection.device)
     if verbose:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,13 +45,14 @@ def fused_table(report: Report, summaries: Mapping[str, str]) -> Table:
     return made
 
 
-def reasons_table(report: Report, *, full: bool = False) -> Table:
+def reasons_table(report: Report, *, full: bool = False, always: Collection[str] = ()) -> Table:
     """A row per rule and reason for what was not fused.
 
     Unless `full`, rows past 20 are counted, and nodes that a fusion took are left out: whatever else might have taken them.
+    always: rules to tell of even so.
     """
     made = table("Not fused", "Rule", "Times", "Why not", "First at", right=("Times",))
-    rows = _reason_rows(report.ended(*NOT_FUSED) if full else _open(report))
+    rows = _reason_rows(report.ended(*NOT_FUSED) if full else _open(report, always))
     shown = rows if full else rows[:MOST_ROWS]
     for row in shown:
         made.add_row(row.rule, str(row.count), Text(row.reason, COLOURS.get(row.verdict, "")), row.first)
@@ -61,10 +62,14 @@ def reasons_table(report: Report, *, full: bool = False) -> Table:
     return made
 
 
-def _open(report: Report) -> list[Decision]:
+def _open(report: Report, always: Collection[str]) -> list[Decision]:
     """What was not fused and whose nodes no fusion took: where one did, that another rule did not fit them is no news."""
     taken = [(d.scope, {d.node, *d.nodes}) for d in report.fused]
-    return [d for d in report.ended(*NOT_FUSED) if not any(d.scope == scope and {d.node, *d.nodes} <= nodes for scope, nodes in taken)]
+    return [
+        d
+        for d in report.ended(*NOT_FUSED)
+        if d.rule in always or not any(d.scope == scope and {d.node, *d.nodes} <= nodes for scope, nodes in taken)
+    ]
 
 
 @dataclass(frozen=True)
