@@ -168,7 +168,11 @@ def _triton(part: str) -> Finding:
     try:
         return Finding(part, State.GOOD, metadata.version("triton"))
     except metadata.PackageNotFoundError:
-        return Finding(part, State.GOOD, "not installed; only needed to build GPU kernels (pip install triton)")
+        return Finding(
+            part,
+            State.GOOD,
+            'not installed; only needed to build kernels of Attention and Linear for GPUs (pip install "onnxfuse[kernels]")',
+        )
 
 
 CHECKS: Mapping[str, Check] = {

@@ -332,6 +332,7 @@ INTEGERS = (
 )  # fmt: skip
 SMALL = (86, 89, 120)  # architectures with 99 KiB of shared memory a block
 WIDE = (90, 100, 103)  # those whose products are taken from shared memory, not from registers
+FAST = (100, 103)  # those whose products take less time than exponentials
 SIMPLE = {"softcap": 0.0, "left": UNLIMITED, "GENERAL": False}
 UNSUNK = {"sink": None, "has_sink": 0, "SINK": False}
 UNMASKED: dict[str, object] = {
@@ -397,7 +398,7 @@ def _plain(arch: int, dtype: str, head: int, *, exact: bool) -> Kernel:
         rank=10 * head + (0 if exact else 1),
         warps=blocks.warps,
         stages=blocks.stages,
-        busy=dtype != "float" and head >= 64,
+        busy=dtype != "float" and head >= 64 and arch not in FAST,
     )
 
 
@@ -548,6 +549,6 @@ def _blocks(arch: int, dtype: str, head: int, *, kind: str = "plain") -> Blocks:
         return Blocks(64, 64 if has_room else 32, 8, 2)
     if head == 128:
         return Blocks(128, 64 if kind in ("plain", "padded") or arch in WIDE else 32, 8, 2)
-    if kind == "plain" or (kind == "padded" and arch in WIDE):
-        return Blocks(128, 64, 4, 3)
+    if kind == "plain" or (kind == "padded" and arch == 90):
+        return Blocks(128, 64, 8 if arch in FAST else 4, 3)
     return Blocks(64, 64, 4, 3 if kind == "padded" else 2)

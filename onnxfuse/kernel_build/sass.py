@@ -36,6 +36,11 @@ class Instruction:
         return next((n for shape, n in HMMA_SHAPES.items() if self.name == "HMMA" and f".{shape}" in self.modifiers), 0)
 
     @property
+    def work(self) -> int:
+        """For telling loops apart: products, and something for instructions that do not say how many they do."""
+        return self.products or int(self.name == "UTCHMMA")
+
+    @property
     def is_tf32(self) -> bool:
         return "TF32" in self.modifiers
 
@@ -71,12 +76,15 @@ def _branch(name: str, rest: str, labels: dict[str, int]) -> int | None:
 
 
 def hot_loop(code: Sequence[Instruction]) -> Sequence[Instruction]:
-    """The innermost loop with the most work of tensor units, the shorter of two; all of it where no loop has any."""
+    """The loop with the most work of tensor units and none with any inside, the shorter of two; all of it where no loop has any.
+
+    Loops without such work may be inside: threads wait in them.
+    """
     loops = [(one.branch, place) for place, one in enumerate(code) if one.branch is not None and one.branch <= place]
-    inner = [a for a in loops if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
+    busy = [(first, last) for first, last in loops if any(one.work for one in code[first : last + 1])]
+    inner = [a for a in busy if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in busy)]
     bodies = [code[first : last + 1] for first, last in inner]
-    best = max(bodies, key=lambda body: (sum(one.products for one in body), -len(body)), default=code)
-    return best if any(one.products for one in best) else code
+    return max(bodies, key=lambda body: (sum(one.work for one in body), -len(body)), default=code)
 
 
 def counts(code: Sequence[Instruction]) -> Counter[str]:

@@ -135,6 +135,8 @@ def test_the_hot_loop_is_the_innermost_with_most_products() -> None:
         Instruction("BRA", "", 0),
     ]
     assert list(sass.hot_loop(outer)) == outer[5:8]
+    waits = [product, other, Instruction("BRA", "", 1), product, Instruction("BRA", "", 0)]
+    assert list(sass.hot_loop(waits)) == waits
     assert sass.hot_loop([other, other]) == [other, other]
     assert (product.products, Instruction("HGMMA", ".64x128x16.F32").products) == (2048, 32768)
     assert Instruction("HMMA", ".1688.F32.TF32").is_tf32
