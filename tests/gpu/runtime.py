@@ -23,7 +23,7 @@ from tests.kernels.harness import Guarded, at_page_end
 
 WORD = ctypes.c_size_t
 FUNCTION = ctypes.CFUNCTYPE(WORD, *[WORD] * 6)
-TABLE_SIZE = 285
+TABLE_SIZE = 415
 CUDA = "CUDAExecutionProvider"
 # Places in OrtCustomOp, in words.
 GET_NAME, GET_PROVIDER, GET_INPUT_TYPE, GET_INPUT_COUNT, GET_OUTPUT_COUNT, DESTROY, CREATE, COMPUTE = 2, 3, 4, 5, 7, 9, 17, 18
@@ -257,6 +257,14 @@ class Runtime:
     def _get_tensor_type_and_shape(self, value: int, out: int, *_: int) -> None:
         tensor = self._objects[value]
         _write(out, WORD, self._new(Shape(tensor.type, list(tensor.array.shape), [b""] * tensor.array.ndim)))
+
+    def _get_tensor_element_type_and_shape_data_reference(self, value: int, kind: int, sizes: int, rank: int, *_: int) -> None:
+        tensor = self._objects[value]
+        shape = (ctypes.c_int64 * tensor.array.ndim)(*tensor.array.shape)
+        self._kept.append(shape)
+        _write(kind, ctypes.c_int, tensor.type)
+        _write(sizes, WORD, ctypes.addressof(shape))
+        _write(rank, WORD, tensor.array.ndim)
 
     def _release_tensor_type_and_shape_info(self, shape: int, *_: int) -> None:
         self._objects.pop(shape, None)
