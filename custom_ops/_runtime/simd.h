@@ -33,7 +33,7 @@
 //   Exp       1 ulp, denormal results included. 0 below -104, inf above 88.73.
 //   ExpTwo    2^x for x < 128: 3 ulp for results of 2^-126 and more, and then 0 or the denormal. Half of Exp's work.
 //   Sigmoid   2.5 ulp, denormal results included.
-//   Tanh      1.5 ulp. -0 stays -0.
+//   Tanh      1.5 ulp. -0 stays -0. (With AVX-512 1 ulp; so Erf.)
 //   Erf       1.5 ulp. -0 stays -0.
 // All of them give NaN for NaN and their limits for infinities.
 #pragma once
@@ -104,6 +104,22 @@ ONNXFUSE_INLINE Vec Sigmoid(Vec x) {
   return Select(x < Zero(), e, one) * Inverse(one + e);
 }
 
+#if ONNXFUSE_ISA_LEVEL == 2
+
+// Where looking numbers up costs next to nothing, shorter polynomials: one for each piece of the axis.
+ONNXFUSE_INLINE Vec Tanh(Vec x) {
+  const Piece piece(kTanhPieces, Min(Set(9.5f), Abs(x)));
+  return CopySign(Fma(piece.t, piece.Slope(), piece.Start()), x);
+}
+
+ONNXFUSE_INLINE Vec Erf(Vec x) {
+  const Vec a = Min(Set(4.0f), Abs(x));
+  const Piece piece(kErfPieces, a);
+  return CopySign(Fma(piece.t, piece.Slope(), Select(a < Set(0x1p-4f), a, piece.Start())), x);
+}
+
+#else
+
 // Near 0: x + x^3 p(x^2). Further out: 1 - 2 / (exp(2|x|) + 1), which loses nothing there.
 ONNXFUSE_INLINE Vec Tanh(Vec x) {
   constexpr float kP[] = {-0x1.555532p-2f, 0x1.1106fap-3f, -0x1.b836c8p-5f, 0x1.52041cp-6f, -0x1.754f46p-8f};
@@ -126,6 +142,20 @@ ONNXFUSE_INLINE Vec Erf(Vec x) {
   const Vec small = Fma(a, Polynomial(square, kP), a);
   const Vec large = Set(1.0f) - ExpTwo(Polynomial(a, kQ));
   return CopySign(Select(a < Set(1.0f), small, large), x);
+}
+
+#endif
+
+// Asks for the cache line at p, in the L1 or, for `Fetch::kFar`, the L2 cache. p need not be memory at all: the end of an
+// array may be passed.
+enum class Fetch { kNear, kFar };
+template <Fetch kWhere = Fetch::kNear>
+ONNXFUSE_INLINE void Prefetch(const void* p) {
+#if defined(__GNUC__)
+  __builtin_prefetch(p, 0, kWhere == Fetch::kNear ? 3 : 2);
+#else
+  (void)p;
+#endif
 }
 
 // Calls body(i, lanes) for i = 0, kLanes, ... < n; lanes is kLanes, less for the last. Use LoadN and StoreN inside:

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "custom_ops/_runtime/half.h"
+#include "custom_ops/_runtime/simd_pieces.h"
 
 namespace onnxfuse::avx512 {
 
@@ -179,5 +180,34 @@ ONNXFUSE_INLINE void Transpose(Vec (&x)[kLanes]) {
     x[i + 12].v = _mm512_shuffle_f32x4(a[i + 4], a[i + 12], 0xDD);
   }
 }
+
+// The piece of `all` that each lane of a lies in; a in [0, 16), or NaN.
+class Piece {
+ public:
+  ONNXFUSE_INLINE Piece(const Pieces& all, Vec a) : all_(all), index_(IndexOf(a)), t(a - Pick(all.center)) {}
+  ONNXFUSE_INLINE Vec Start() const { return Pick(all_.c[0]); }
+  // (f(a) - c0) / t
+  ONNXFUSE_INLINE Vec Slope() const {
+    Vec sum = Pick(all_.c[5]);
+    for (int i = 4; i > 0; --i) sum = Fma(sum, t, Pick(all_.c[i]));
+    return sum;
+  }
+
+ private:
+  // Exponent and two bits more, counted from those of 1/16.
+  ONNXFUSE_INLINE static __m512i IndexOf(Vec a) {
+    const __m512i quarter = _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(a.v), 21), _mm512_set1_epi32(491));
+    return _mm512_max_epi32(quarter, _mm512_setzero_si512());
+  }
+  ONNXFUSE_INLINE Vec Pick(const float (&row)[32]) const {
+    return {_mm512_permutex2var_ps(_mm512_load_ps(row), index_, _mm512_load_ps(row + 16))};
+  }
+
+  const Pieces& all_;
+  const __m512i index_;
+
+ public:
+  const Vec t;  // a from the center of its piece
+};
 
 }  // namespace onnxfuse::avx512

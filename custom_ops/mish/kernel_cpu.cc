@@ -6,11 +6,11 @@
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 // With e = exp(v) and n = e (e + 2): tanh(log(1 + e)) = n / (n + 2). Nothing cancels for small e; from 20 on the
-// quotient is 1 in float, so e need not grow further.
+// quotient is 1 in float, so e need not grow further, and n + 2 is in the range of Inverse.
 ONNXFUSE_INLINE Vec Mish(Vec v) {
   const Vec e = Exp(Min(Set(20.0f), v));
   const Vec n = e * (e + Set(2.0f));
-  return v * (n / (n + Set(2.0f)));
+  return v * (n * Inverse(n + Set(2.0f)));
 }
 
 template <typename T>
