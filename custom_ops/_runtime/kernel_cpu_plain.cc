@@ -226,8 +226,8 @@ ProgramKernel ComputeKernelOf(const KernelKey& key) {
 }  // namespace
 
 void FindPlainKernel(const KernelKey& key, ProgramKernel* found) {
-  *found = key.second != Primitive::kIdentity ? nullptr : MoveKernelOf(key);
-  if (*found == nullptr && key.second == Primitive::kIdentity) *found = ComputeKernelOf(key);
+  *found = MoveKernelOf(key);
+  if (*found == nullptr) *found = ComputeKernelOf(key);
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

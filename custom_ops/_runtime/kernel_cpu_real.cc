@@ -4,41 +4,10 @@
 #include "custom_ops/_runtime/program_kernels.h"
 #include "custom_ops/_runtime/simd.h"
 #include "custom_ops/_runtime/simd_functions.h"
+#include "custom_ops/_runtime/vec_loops.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 namespace {
-
-// An argument as a Vec at element i of the block; a splat is the same Vec everywhere.
-template <typename T>
-struct Argument {
-  Argument(const KernelArguments& a, int which) : p(static_cast<const T*>(a.x[which])), step(a.step[which]) {}
-  ONNXFUSE_INLINE Vec At(int64_t i, int lanes) const { return LoadN(p + i * step, lanes); }
-  const T* p;
-  int64_t step;
-};
-
-template <typename T, auto kFunction>
-void Map1(const KernelArguments& a) {
-  const Argument<T> x(a, 0);
-  T* y = static_cast<T*>(a.y);
-  ForEachVec(a.count, [&](int64_t i, int lanes) { StoreN(y + i, kFunction(x.At(i, lanes)), lanes); });
-}
-
-template <typename T, auto kFunction>
-void Map2(const KernelArguments& a) {
-  const Argument<T> x0(a, 0), x1(a, 1);
-  T* y = static_cast<T*>(a.y);
-  ForEachVec(a.count, [&](int64_t i, int lanes) { StoreN(y + i, kFunction(x0.At(i, lanes), x1.At(i, lanes)), lanes); });
-}
-
-template <typename T, auto kFunction>
-void Map3(const KernelArguments& a) {
-  const Argument<T> x0(a, 0), x1(a, 1), x2(a, 2);
-  T* y = static_cast<T*>(a.y);
-  ForEachVec(a.count, [&](int64_t i, int lanes) {
-    StoreN(y + i, kFunction(x0.At(i, lanes), x1.At(i, lanes), x2.At(i, lanes)), lanes);
-  });
-}
 
 ONNXFUSE_INLINE void StoreMaskN(uint8_t* p, Mask m, int lanes) {
   if (lanes == kLanes) {
@@ -75,13 +44,11 @@ void Choose(const KernelArguments& a) {
   });
 }
 
-// NaN if either is; the second where both are zeros.
-ONNXFUSE_INLINE Vec MaxOf(Vec a, Vec b) { return Select(IsNan(a), a, Max(a, b)); }
-ONNXFUSE_INLINE Vec MinOf(Vec a, Vec b) { return Select(IsNan(a), a, Min(a, b)); }
-
+// Of NaN: NaN for float, 0 for the 16-bit types, as ONNX Runtime has it.
+template <typename T>
 ONNXFUSE_INLINE Vec SignOf(Vec x) {
-  const Vec one = Select(x > Zero(), Set(1.0f), Zero());
-  return Select(IsNan(x), x, Select(x < Zero(), Set(-1.0f), one));
+  const Vec sign = Select(x < Zero(), Set(-1.0f), Select(x > Zero(), Set(1.0f), Zero()));
+  return sizeof(T) == sizeof(float) ? Select(IsNan(x), x, sign) : sign;
 }
 
 ONNXFUSE_INLINE Vec TruncateToWhole(Vec x) { return CopySign(Floor(Abs(x)), x); }
@@ -100,13 +67,17 @@ void PowBlock(const KernelArguments& a) {
 #define LIBM(name, function) MAP1(name, PerLane(x, [](float lane) { return ::function(lane); }))
 #define MAP2(name, expression) \
   case Primitive::k##name: return &Map2<T, [](Vec x, Vec y) { return (expression); }>
+#define CHEAP1(name, expression) \
+  case Primitive::k##name: return &Map1<T, [](Vec x) { return (expression); }, kCheap>
+#define CHEAP2(name, expression) \
+  case Primitive::k##name: return &Map2<T, [](Vec x, Vec y) { return (expression); }, kCheap>
 #define TEST2(name, expression) \
   case Primitive::k##name: return &Test2<T, [](Vec x, Vec y) { return (expression); }>
 
 template <typename T>
 ProgramKernel OneArgument(Primitive primitive) {
   switch (primitive) {
-    MAP1(Identity, x);
+    CHEAP1(Identity, x);
     MAP1(Sqrt, Sqrt(x));
     MAP1(Reciprocal, Set(1.0f) / x);
     MAP1(Exp, Exp(x));
@@ -132,10 +103,10 @@ ProgramKernel OneArgument(Primitive primitive) {
     MAP1(Softsign, x / (Set(1.0f) + Abs(x)));
     MAP1(Gelu, GeluErf(x));
     MAP1(GeluTanh, GeluTanh(x));
-    MAP1(Neg, -x);
-    MAP1(Abs, Abs(x));
-    MAP1(Sign, SignOf(x));
-    MAP1(Relu, Max(Zero(), x));
+    CHEAP1(Neg, -x);
+    CHEAP1(Abs, Abs(x));
+    MAP1(Sign, SignOf<T>(x));
+    CHEAP1(Relu, Max(Zero(), x));
     case Primitive::kIsNaN: return &Test1<T, [](Vec x) { return IsNan(x); }>;
     case Primitive::kIsInf: return &Test1<T, [](Vec x) { return Abs(x) == Set(__builtin_inff()); }>;
     default: return nullptr;
@@ -145,12 +116,12 @@ ProgramKernel OneArgument(Primitive primitive) {
 template <typename T>
 ProgramKernel MoreArguments(Primitive primitive) {
   switch (primitive) {
-    MAP2(Add, x + y);
-    MAP2(Sub, x - y);
-    MAP2(Mul, x * y);
+    CHEAP2(Add, x + y);
+    CHEAP2(Sub, x - y);
+    CHEAP2(Mul, x * y);
     MAP2(Div, x / y);
-    MAP2(Max, MaxOf(x, y));
-    MAP2(Min, MinOf(x, y));
+    CHEAP2(Max, MaxOf(x, y));
+    CHEAP2(Min, MinOf(x, y));
     MAP2(FMod, PerLane(x, y, [](float a, float b) { return ::fmodf(a, b); }));
     MAP2(PRelu, Select(x < Zero(), x * y, x));
     TEST2(Equal, x == y);
@@ -165,46 +136,8 @@ ProgramKernel MoreArguments(Primitive primitive) {
   }
 }
 
-// Two primitives in one pass: x is the first's result, rounded to T as it would be in memory.
-#define PAIR(expression)                                               \
-  &Map3<T, [](Vec a, Vec b, Vec y) {                                   \
-    const Vec x = Round(kFirst(a, b), static_cast<const T*>(nullptr)); \
-    return (expression);                                               \
-  }>
-
-template <typename T, auto kFirst>
-ProgramKernel SecondOf(Primitive second, bool is_swapped) {
-  switch (second) {
-    case Primitive::kAdd: return PAIR(x + y);
-    case Primitive::kMul: return PAIR(x * y);
-    case Primitive::kSub: return is_swapped ? PAIR(y - x) : PAIR(x - y);
-    default: return nullptr;
-  }
-}
-
-// One argument first, then another: second(primitive(x0), x2) for functions that gates are made of.
-template <typename T, auto kFirst>
-ProgramKernel GateOf(Primitive second) {
-  if (second != Primitive::kMul) return nullptr;
-  return &Map3<T, [](Vec a, Vec, Vec y) { return Round(kFirst(a), static_cast<const T*>(nullptr)) * y; }>;
-}
-
-template <typename T>
-ProgramKernel Pair(const KernelKey& key) {
-  switch (key.primitive) {
-    case Primitive::kAdd: return SecondOf<T, [](Vec a, Vec b) { return a + b; }>(key.second, key.is_swapped);
-    case Primitive::kSub: return SecondOf<T, [](Vec a, Vec b) { return a - b; }>(key.second, key.is_swapped);
-    case Primitive::kMul: return SecondOf<T, [](Vec a, Vec b) { return a * b; }>(key.second, key.is_swapped);
-    case Primitive::kSigmoid: return GateOf<T, [](Vec a) { return Sigmoid(a); }>(key.second);
-    case Primitive::kTanh: return GateOf<T, [](Vec a) { return Tanh(a); }>(key.second);
-    case Primitive::kExp: return GateOf<T, [](Vec a) { return Exp(a); }>(key.second);
-    default: return nullptr;
-  }
-}
-
 template <typename T>
 ProgramKernel RealKernel(const KernelKey& key) {
-  if (key.second != Primitive::kIdentity) return Pair<T>(key);
   const ProgramKernel found = OneArgument<T>(key.primitive);
   return found != nullptr ? found : MoreArguments<T>(key.primitive);
 }

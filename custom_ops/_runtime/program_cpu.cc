@@ -161,20 +161,37 @@ class Worker {
       const int64_t first = segment * run_.block;
       DoBlockAhead(plan_.passes[0].block, first, std::min(first + run_.block, run_.space.row_size));
     }
+    Stream(1, 1);
   }
 
  private:
   char*& At(int base) { return bases_[static_cast<size_t>(base)]; }
 
   void PlaceRegisters() {
-    std::vector<int64_t> offsets;
+    std::vector<int64_t> offsets, spares;
     int64_t bytes = 0;
     for (const BlockRegister& one : plan_.registers) {
       offsets.push_back(bytes);
       bytes += one.element_size == 0 ? kSplatBytes : RoundUp(one.element_size * run_.block, kCacheLine);
     }
+    for (const Instruction& instruction : plan_.passes[0].block) {
+      const int base = instruction.x[0].base;
+      const bool is_register = base >= plan_.first_register;
+      if (instruction.action != Action::kStream || !is_register || SpareOf(base) != nullptr) continue;
+      spares_.emplace_back(base, nullptr);
+      spares.push_back(bytes);
+      bytes += RoundUp(instruction.element_size * run_.block, kCacheLine);
+    }
     char* memory = static_cast<char*>(Scratch(Slot::kThread, static_cast<size_t>(bytes)));
     for (size_t i = 0; i < offsets.size(); ++i) At(plan_.first_register + static_cast<int>(i)) = memory + offsets[i];
+    for (size_t i = 0; i < spares.size(); ++i) spares_[i].second = memory + spares[i];
+  }
+
+  std::pair<int, char*>* SpareOf(int base) {
+    for (auto& spare : spares_) {
+      if (spare.first == base) return &spare;
+    }
+    return nullptr;
   }
 
   // Inputs that are new with every block: those that do not come back in the next row.
@@ -238,8 +255,8 @@ class Worker {
     Execute(list, begin, end);
   }
 
-  // The same, while the next block's inputs come from memory, a share of them with each instruction: else memory would
-  // rest while an instruction computes, and computing while an input is read.
+  // The same, while the next block's inputs come from memory and the last block's results go there, a share of them with
+  // each instruction: else memory would rest while an instruction computes, and computing while an input is read.
   void DoBlockAhead(const std::vector<Instruction>& list, int64_t begin, int64_t end) {
     PlaceBlock(begin);
     const int64_t count = end - begin;
@@ -250,7 +267,24 @@ class Worker {
         const char* next = At(base) + count * size;
         Prefetch(next + count * size * i / shares, next + count * size * (i + 1) / shares);
       }
-      Do(instruction, begin, end);
+      Stream(i + 1, shares);
+      if (instruction.action == Action::kStream) {
+        ready_.push_back({At(instruction.x[0].base), At(instruction.y.base), count * instruction.element_size});
+      } else {
+        Do(instruction, begin, end);
+      }
+    }
+    streamed_.swap(ready_);
+    ready_.clear();
+    for (auto& [base, spare] : spares_) std::swap(At(base), spare);
+  }
+
+  // Writes what is left of the first `part` of `parts` of the results that are on their way.
+  void Stream(int64_t part, int64_t parts) {
+    for (Streamed& one : streamed_) {
+      const int64_t end = part == parts ? one.bytes : one.bytes * part / parts / kCacheLine * kCacheLine;
+      StreamCopy(one.x + one.done, one.y + one.done, end - one.done);
+      one.done = end;
     }
   }
 
@@ -319,6 +353,14 @@ class Worker {
   std::vector<char*> bases_;                      // inputs and results of the block at hand, then registers
   std::vector<const char*> rows_;                 // inputs of the row at hand
   std::vector<std::pair<int, int64_t>> streams_;  // inputs that are read once from end to end: base, element size
+  // A block of a result that was computed and is on its way to memory.
+  struct Streamed {
+    const char* x;
+    char* y;
+    int64_t bytes, done = 0;
+  };
+  std::vector<Streamed> streamed_, ready_;     // of the last block, and of the one at hand
+  std::vector<std::pair<int, char*>> spares_;  // what a register changes places with when its block is on its way
   int64_t row_ = 0;
   bool divides_by_zero_ = false;
 };
@@ -379,7 +421,7 @@ void InParallel(Task& run, int64_t units, int64_t elements, const ParallelFor& p
 
 // What the shapes of the inputs decide, and both ways to go over a row (without reductions there is one).
 struct CpuProgram::Plans {
-  std::vector<Shape> shapes;
+  std::vector<Shape> shapes, results;
   Space space;
   PlanLayout layout;
   Plan whole_row, blocks;
@@ -395,6 +437,10 @@ CpuProgram::CpuProgram(Program program, int64_t axes)
 }
 
 std::vector<Shape> CpuProgram::ResultShapes(const std::vector<Shape>& inputs) const {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (plans_ != nullptr && plans_->shapes == inputs) return plans_->results;
+  }
   const Shape common = CommonShape(program_, inputs, axes_);
   std::vector<Shape> shapes;
   for (const bool is_row : is_row_result_) shapes.push_back(ResultShape(common, is_row, axes_));
@@ -410,6 +456,7 @@ std::shared_ptr<const CpuProgram::Plans> CpuProgram::PlansFor(const std::vector<
   }
   auto plans = std::make_shared<Plans>();
   plans->shapes = shapes;
+  plans->results = ResultShapes(shapes);
   plans->space = MakeSpace(program_, CommonShape(program_, shapes, axes_), shapes, axes_);
   plans->layout = LayoutOf(plans->space, program_, inputs, results);
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -59,6 +59,7 @@ struct Accumulator {
 // Sets *found to the kernel on the instruction set that is active, or to null where there is none for the key.
 // IsReduction(primitive) needs a part.
 void FindRealKernel(const KernelKey& key, ProgramKernel* found);       // float, float16, bfloat16
+void FindPairKernel(const KernelKey& key, ProgramKernel* found);       // two in one, of the same types
 void FindPlainKernel(const KernelKey& key, ProgramKernel* found);      // all other types
 void FindCastKernel(const KernelKey& key, ProgramKernel* found);       // Cast between any two types
 void FindReductionKernel(const KernelKey& key, ProgramKernel* found);  // all types but bool

@@ -113,7 +113,7 @@ class Planner {
     for (const int result : program_.results) readers[static_cast<size_t>(result)] += 2;
     for (int value = program_.InputCount(); value < program_.ValueCount(); ++value) {
       Op& op = OpOf(value);
-      if (!IsIn(op.key.primitive, {Primitive::kAdd, Primitive::kSub, Primitive::kMul})) continue;
+      if (op.arguments.size() != 2 || !IsVecType(op.type)) continue;
       for (const size_t side : {size_t{0}, size_t{1}}) {
         const int first = op.arguments[side];
         if (!program_.IsInput(first) && readers[static_cast<size_t>(first)] == 1 && Fuse(first, value, side == 1)) {
@@ -126,15 +126,13 @@ class Planner {
   bool Fuse(int first, int second, bool is_swapped) {
     const Op before = OpOf(first);
     Op& op = OpOf(second);
-    const bool is_gate = IsIn(before.key.primitive, {Primitive::kSigmoid, Primitive::kTanh, Primitive::kExp});
-    if (!is_gate && !IsIn(before.key.primitive, {Primitive::kAdd, Primitive::kSub, Primitive::kMul})) return false;
-    if (before.key.second != Primitive::kIdentity || !IsVecType(op.type)) return false;
-    if (is_gate && op.key.primitive != Primitive::kMul) return false;
+    if (before.key.second != Primitive::kIdentity || IsReduced(before) || before.arguments.empty()) return false;
     if (ReachOf(first) != ReachOf(second) || PassOf(first) != PassOf(second)) return false;
     const int other = op.arguments[is_swapped ? 0 : 1];
     KernelKey key = before.key;
     key.second = op.key.primitive;
     key.is_swapped = is_swapped;
+    if (FindKernel(key) == nullptr) return false;
     op.key = key;
     op.arguments = {before.arguments[0], before.arguments.back(), other};
     OpOf(first).is_gone = true;
@@ -454,7 +452,9 @@ class Planner {
 
 ProgramKernel FindKernel(const KernelKey& key) {
   ProgramKernel found = nullptr;
-  if (key.primitive == Primitive::kCast) {
+  if (key.second != Primitive::kIdentity) {
+    FindPairKernel(key, &found);
+  } else if (key.primitive == Primitive::kCast) {
     FindCastKernel(key, &found);
   } else if (IsReduction(key.primitive)) {
     FindReductionKernel(key, &found);

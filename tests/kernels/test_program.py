@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -109,6 +110,7 @@ EXACT_REAL: dict[str, Callable[..., Array]] = {
     "FMod": np.fmod,
     "PRelu": lambda x, y: choose(x < 0, x * y, x),
 }
+EXACT_NARROW: dict[str, Callable[..., Array]] = {"Sign": lambda x: choose(np.isnan(x), 0.0, sign(x))}  # where 16-bit types differ
 EXACT_WHOLE: dict[str, Callable[..., Array]] = {
     "Neg": np.negative,
     "Abs": lambda x: choose(x < 0, np.negative(x), x),
@@ -155,7 +157,7 @@ def check_exact(kernels: Kernels, op: str, kind: str, want: Callable[..., Array]
 @pytest.mark.parametrize("op", EXACT_REAL)
 def test_exact_primitive_of_real_types_gives_the_bits_of_ieee(kernels: Kernels, op: str) -> None:
     for kind in REALS:
-        check_exact(kernels, op, kind, exact(kind, EXACT_REAL[op]))
+        check_exact(kernels, op, kind, exact(kind, {**EXACT_REAL, **(EXACT_NARROW if kind in NARROW else {})}[op]))
 
 
 @pytest.mark.parametrize("op", EXACT_WHOLE)
@@ -322,7 +324,8 @@ def test_cast_of_what_does_not_fit_is_that_of_the_processor(kernels: Kernels) ->
         assert Compiled(kernels, one("Cast", "float", result=target))(x)[0].tolist() == want, target
 
 
-PAIRS = [(a, b, swapped) for a in ("Add", "Sub", "Mul") for b in ("Add", "Sub", "Mul") for swapped in (False, True)]
+SECONDS = ("Add", "Sub", "Mul", "Max", "Min")
+PAIRS = [(a, b, swapped) for a in (*SECONDS, "Neg", "Abs") for b in SECONDS for swapped in (False, True)]
 
 
 @pytest.mark.parametrize("kind", ["float", "float16", "bfloat16"])
@@ -330,16 +333,19 @@ def test_two_primitives_in_one_kernel_round_twice(kernels: Kernels, kind: str) -
     x = [samples(kind, 1031, seed) for seed in range(3)]
     for first, second, swapped in PAIRS:
         operands = "x2, v0" if swapped else "v0, x2"
-        text = f"x0:{kind} x1:{kind} x2:{kind}\nv0:{kind} = {first}(x0, x1)\nv1:{kind} = {second}({operands})\n-> v1"
-        v = exact(kind, EXACT_REAL[first])(x[0], x[1])
+        own = (0,) if first in ("Neg", "Abs") else (0, 1)
+        read = ", ".join(f"x{i}" for i in own)
+        text = f"x0:{kind} x1:{kind} x2:{kind}\nv0:{kind} = {first}({read})\nv1:{kind} = {second}({operands})\n-> v1"
+        v = exact(kind, EXACT_REAL[first])(*(x[i] for i in own))
         want = exact(kind, EXACT_REAL[second])(*((x[2], v) if swapped else (v, x[2])))
         got = Compiled(kernels, text)(*x)[0]
         assert same_bits(got.astype(np.float64), want.astype(np.float64)), (first, second, swapped)
-    for gate in ("Sigmoid", "Tanh", "Exp"):
-        single = Compiled(kernels, one(gate, kind))(x[0])[0]
-        want = exact(kind, np.multiply)(x[1], single)
-        got = Compiled(kernels, f"x0:{kind} x1:{kind}\nv0:{kind} = {gate}(x0)\nv1:{kind} = Mul(x1, v0)\n-> v1")(*x[:2])[0]
-        assert same_bits(got.astype(np.float64), want.astype(np.float64)), gate
+    for gate, second, swapped in itertools.product(("Sigmoid", "Tanh", "Exp"), SECONDS, (False, True)):
+        v = Compiled(kernels, one(gate, kind))(x[0])[0]
+        want = exact(kind, EXACT_REAL[second])(*((x[1], v) if swapped else (v, x[1])))
+        operands = "x1, v0" if swapped else "v0, x1"
+        got = Compiled(kernels, f"x0:{kind} x1:{kind}\nv0:{kind} = {gate}(x0)\nv1:{kind} = {second}({operands})\n-> v1")(*x[:2])[0]
+        assert same_bits(got.astype(np.float64), want.astype(np.float64)), (gate, second, swapped)
 
 
 LAYOUTS: list[tuple[tuple[int, ...], ...]] = [
