@@ -2,8 +2,8 @@
 //
 // Floating-point sums are Vecs of floats over at most kRun elements, in four chains, and doubles over those: the error
 // does not grow with the row. Products are doubles. Integer sums and products wrap. The greatest and the least pass
-// over NaN but for a first element that is NaN, which stays: so ONNX Runtime's loops have it. Without elements: 0, 1,
-// NaN for a mean, and the infinity, or the end of the integer type, that any element would replace.
+// over NaN but for a first element that is NaN, which stays: so ONNX Runtime's loops have it. Without elements: 0 (for a
+// mean too), 1, and the infinity, or the end of the integer type, that any element would replace.
 #include <math.h>
 
 #include <type_traits>
@@ -196,7 +196,7 @@ ONNXFUSE_INLINE T Total(Accumulator accumulator, int64_t) {
 template <typename T>
 ONNXFUSE_INLINE T Mean(Accumulator accumulator, int64_t count) {
   if constexpr (kIsReal<T>) {
-    return FromNumber<T>(accumulator.real / static_cast<double>(count));
+    return FromNumber<T>(count == 0 ? 0.0 : accumulator.real / static_cast<double>(count));
   } else {
     return count == 0 ? T{0} : Quotient(static_cast<T>(accumulator.whole), static_cast<T>(count));
   }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxfuse.generated import fuzz
-from onnxfuse.generated.made_up import Example, made_up
+from onnxfuse.generated.made_up import Example, made_up, numpy_type
 from onnxfuse.generated.program import parse
 
 SEEDS, PART = 300, 25
@@ -56,6 +56,34 @@ def test_what_is_steep_may_differ_by_a_rounding_that_the_runtime_leaves_out() ->
     """ONNX Runtime takes acosh of the float, before it is rounded to a half; near 1 that is another number."""
     program = parse("x0:float\nv0:float16 = Cast(x0)\nv1:float16 = Acosh(v0)\n-> v1")
     assert fuzz.difference(Example(program, 0, (np.linspace(1.0001, 1.02, 64, dtype=np.float32),))) is None
+
+
+@pytest.mark.parametrize("text", ["v0:float = Cos(x0)\nv1:float = Atanh(v0)", "v0:float = Erf(x0)\nv1:float = Atanh(v0)"])
+def test_what_is_steep_may_differ_by_the_rounding_of_what_it_is_computed_of(text: str) -> None:
+    """Near 1 an inverse hyperbolic tangent makes much of the last bit of a cosine, which no change of the angle shows."""
+    x = np.concatenate([np.linspace(-0.02, 0.02, 257), np.linspace(2.5, 3, 257)]).astype(np.float32)
+    example = Example(parse(f"x0:float\n{text}\n-> v1"), 0, (x,))
+    assert fuzz.difference(example) is None
+
+
+def test_an_error_that_no_rounding_explains_is_found_in_what_is_steep(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = parse("x0:float\nv0:float = Cos(x0)\nv1:float = Atanh(v0)\n-> v1")
+    monkeypatch.setitem(fuzz_names(), "Atanh", ("Asinh", {}))
+    assert "v1: " in str(fuzz.difference(Example(program, 0, (np.linspace(0.01, 0.5, 64, dtype=np.float32),))))
+
+
+@pytest.mark.parametrize("kind", ["float", "float16", "bfloat16", "double"])
+def test_the_sign_of_nan_is_what_the_runtime_makes_of_it(kind: str) -> None:
+    program = parse(f"x0:float\nv0:{kind} = Cast(x0)\nv1:{kind} = Sign(v0)\nv2:float = Cast(v1)\n-> v2")
+    x = np.resize(np.array([np.nan, -np.nan, 1.5, -1.5, 0.0, -0.0, np.inf, -np.inf], np.float32), 67)
+    assert fuzz.difference(Example(program, 0, (x,))) is None
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "int32"])
+def test_the_mean_of_nothing_is_what_the_runtime_makes_of_it(kind: str) -> None:
+    program = parse(f"x0:{kind}\nv0:{kind} = ReduceMean(x0)\n-> v0")
+    for shape, axes in (((3, 0), 1), ((17, 0, 64), 2)):
+        assert fuzz.difference(Example(program, axes, (np.zeros(shape, numpy_type(kind)),))) is None
 
 
 def test_a_difference_is_found_and_made_as_small_as_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:

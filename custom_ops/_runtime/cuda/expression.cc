@@ -80,14 +80,16 @@ std::string ExpressionOf(const Program& program, int value) {
   if (step.primitive == Primitive::kCast) {
     return std::string("CastTo<") + ValueTypeOf(step.type) + ">::Of(" + arguments + ")";
   }
-  return std::string(NameOf(step.primitive)) + "(" + arguments + ")";
+  const bool is_half_sign = step.primitive == Primitive::kSign && NarrowingTo(step.type) != nullptr;
+  return std::string(is_half_sign ? "SignOrZero" : NameOf(step.primitive)) + "(" + arguments + ")";
 }
 
 Reduction ReductionOf(const Step& step) {
   const char* type = ValueTypeOf(step.type);
   const std::string first = "column + e == 0";
   switch (step.primitive) {
-    case Primitive::kReduceMean: return {"Sum", "0", "Add(r, x)", std::string("Div(r, (") + type + ")p.columns)", type};
+    case Primitive::kReduceMean:  // 0 where there are no elements, as ONNX Runtime has it
+      return {"Sum", "0", "Add(r, x)", std::string("(p.columns == 0 ? r : Div(r, (") + type + ")p.columns))", type};
     case Primitive::kReduceMax: return {"Greatest", Least(step.type), "NextGreatest(" + first + ", r, x)", "r", type};
     case Primitive::kReduceMin: return {"Least", Most(step.type), "NextLeast(" + first + ", r, x)", "r", type};
     case Primitive::kReduceProd:

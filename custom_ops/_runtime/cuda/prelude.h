@@ -129,6 +129,8 @@ REAL_1(Abs, fabsf(x), fabs(x))
 // NaN where either is.
 template <typename T> DEVICE T Max(T x, T y) { return x != x || x > y ? x : y; }
 template <typename T> DEVICE T Min(T x, T y) { return x != x || x < y ? x : y; }
+// Of NaN NaN, but for 16-bit types 0: as ONNX Runtime has it.
+DEVICE float SignOrZero(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f; }
 template <typename T> DEVICE T Sign(T x) { return x > (T)0 ? (T)1 : x < (T)0 ? (T)-1 : x == (T)0 ? (T)0 : x; }
 template <typename T> DEVICE T Relu(T x) { return x < (T)0 ? (T)0 : x; }
 template <typename T> DEVICE T PRelu(T x, T slope) { return x < (T)0 ? Mul(slope, x) : x; }
