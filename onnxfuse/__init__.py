@@ -10,6 +10,7 @@ Rules are written with `onnxfuse.pattern`, `onnxfuse.rule` and the ops in `onnxf
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("onnxfuse")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -310,8 +310,15 @@ class _Run:
         report = _report(self.source, self.model.proto, after, self.device, self.level, decisions, self._shown_sizes())
         with self._timed("explain"):
             told = tuple(self.decider.told(d) if d.verdict in TOLD else d for d in report.decisions)
-        shown, planned = partial(exhibit, self.decider, told, after), partial(self.decider.plans, chosen, self.allowed)
-        return replace(report, decisions=told, seconds=dict(self.seconds), target=self.target.name, planned=planned, exhibit=shown)
+        return replace(
+            report,
+            decisions=told,
+            seconds=dict(self.seconds),
+            target=self.target.name,
+            planned=partial(self.decider.plans, chosen, self.allowed),
+            gained=partial(self.decider.before_and_after, chosen),
+            exhibit=partial(exhibit, self.decider, told, after),
+        )
 
 
 def _is_for(rule: Rule, level: str, target: str) -> bool:

@@ -20,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Model = Annotated[Path, typer.Argument(metavar="IN", help="An .onnx file; external data is found beside it.", show_default=False)]

@@ -175,6 +175,10 @@ class Decider:
             self._unfused[at] = Planner(self.model, self.cost, self.recipes, pricers).plan("none", []).time_us
         return self._unfused[at]
 
+    def before_and_after(self, chosen: Sequence[Candidate]) -> tuple[Plan, ...]:
+        """What the model costs with nothing fused, and with these."""
+        return self.planner.plan("none", []), self.planner.plan("chosen", chosen)
+
     def plans(self, chosen: Sequence[Candidate], found: Sequence[Candidate]) -> tuple[Plan, ...]:
         """What the chosen ones cost, and what other ways to choose from `found` would have."""
         return (

@@ -25,14 +25,28 @@ class Fitting:
         first = (str(v.shape[0]) for v in graph.inputs if v.shape is not None and len(v.shape) > 1)
         self.batches = {name for name in first if UNNAMED.fullmatch(name)}
         self.equal = _all_equalities(graph.nodes, values)
+        self.inputs = sorted({name for v in graph.inputs for d in v.shape or () for name in symbols(d)})
 
     def usual(self, given: Mapping[str, int], typical: Callable[[str], int]) -> dict[str, int]:
         """A usual number for every symbol: the caller's, or what is typical for the name, made to fit.
 
-        Exporters that give no names write s0, s1, ...: the first axis of an input is then a batch.
+        Exporters that give no names write s0, s1, ...: the first axis of an input is then a batch. A size that is too large
+        for a table of the model, for positions say, is halved until it fits.
         """
         sizes = {n: given.get(n, typical(self.called(n))) for n in self.names}
-        return _fitted(sizes, self.equal, fixed=given.keys())
+        fitted = _fitted(sizes, self.equal, fixed=given.keys())
+        for name in self.inputs if self.misfits(fitted) else ():
+            fitted = self._halved(name, fitted, given)
+        return fitted
+
+    def _halved(self, name: str, sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
+        """With the largest size for that name, of those got by halving, with which more sizes fit; as they are where there is none."""
+        size, most = sizes[name], self.misfits(sizes)
+        while name not in given and most and (size := size // 2):
+            tried = _fitted({**sizes, name: size}, self.equal, fixed={*given, name})
+            if self.misfits(tried) < most:
+                return tried
+        return sizes
 
     def called(self, name: str) -> str:
         """The name that says what a symbol is: its own, or "batch" for one that the exporter gave no name."""

@@ -11,6 +11,7 @@ from onnxfuse import ruletest
 from onnxfuse.commands import screen
 from onnxfuse.errors import RuleError
 from onnxfuse.report.tables import table
+from onnxfuse.report.text import counted
 from onnxfuse.ruletest import RuleResult
 
 
@@ -30,7 +31,14 @@ def run(path: Path, *, models: int, seed: int, libraries: Sequence[Path], folder
     if failed:
         where = f" Counter-examples: {', '.join(map(str, written))}" if written else ""
         raise RuleError(f"{path}: {', '.join(failed)} must keep every number and do what the examples say; see above.{where}")
-    screen.say(f"Tested    {len(results)} rules, {sum(r.fused for r in results)} rewrites of made-up models: every number stayed")
+    idle = [r.rule for r in results if not r.fired and not r.fused]
+    if idle:
+        raise RuleError(
+            f"{path}: {', '.join(idle)} was made nowhere: no model could be made up that its pattern holds in. "
+            "Are its operators ONNX's? Give it an example in fires_on"
+        )
+    made_up = counted(sum(r.fused for r in results), "rewrite")
+    screen.say(f"Tested    {counted(len(results), 'rule')}, {made_up} of made-up models: every number stayed")
 
 
 def _show(result: RuleResult, folder: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from onnxfuse.errors import OnnxFuseError
 
-WIDE = 160  # columns where stdout is no terminal
+WIDE = 160  # columns where stdout is no terminal, and COLUMNS says nothing
 
 Tick = Callable[[str, int, int], None]
 
@@ -30,7 +31,9 @@ def err() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=WIDE)
+    if console.is_terminal or os.environ.get("COLUMNS", "").isdecimal():
+        return console
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=WIDE)
 
 
 def say(line: str) -> None:

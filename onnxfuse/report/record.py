@@ -20,7 +20,8 @@ class Report:
     device: what was priced for. target: what fused ops are written in. sizes: the number each symbolic dim was priced
     at. verified: one line per check that ran; not_verified: what was not checked, and why. seconds: our time by phase.
     changes: a line for each thing that was done to the model beside fusing.
-    planned: makes `plans`. exhibit: makes what a page shows beside the report: graphs and kernels, as plain dicts and lists.
+    planned: makes `plans`. gained: makes `before_and_after`. exhibit: makes what a page shows beside the report: graphs and
+    kernels, as plain dicts and lists.
     """
 
     model: str
@@ -36,12 +37,18 @@ class Report:
     target: str = "onnxfuse"
     changes: tuple[str, ...] = ()
     planned: Callable[[], tuple[Plan, ...]] = field(default=tuple, repr=False, compare=False)
+    gained: Callable[[], tuple[Plan, ...]] = field(default=tuple, repr=False, compare=False)
     exhibit: Callable[[], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """What the model is predicted to cost as it was optimised ("chosen"), and as it might have been: worked out when asked for."""
         return self.planned()
+
+    @cached_property
+    def before_and_after(self) -> tuple[Plan, ...]:
+        """What the model is predicted to cost with nothing fused, and as it was optimised; empty where nothing was priced."""
+        return self.gained()
 
     def ended(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions that ended in one of these ways, in graph order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich import box
 from rich.table import Table
@@ -14,6 +14,9 @@ from rich.text import Text
 from onnxfuse.decision import Decision, Verdict
 from onnxfuse.report.record import Report
 from onnxfuse.report.text import counted, kind_of_reason, operators, reason, savings, show_bytes, show_us, told
+
+if TYPE_CHECKING:
+    from onnxfuse.plan import Plan
 
 MOST_ROWS = 20  # of a table of reasons; the rest is counted
 COLOURS = {Verdict.FUSED: "green", Verdict.ROLLED_BACK: "red", Verdict.NEAR_MISS: "dim"}
@@ -120,14 +123,20 @@ def totals(report: Report) -> list[str]:
     lines = [] if report.target == "onnxfuse" else [f"Target    {report.target}"]
     lines += report.changes
     lines += [f"Nodes     {report.nodes_before:,} -> {report.nodes_after:,}{share}"]
-    if report.fused:
-        at = f", at {_sizes(report)}" if report.sizes else ""
-        if _saved_us(report.fused) >= 0:
-            lines.append(f"Predicted saving a run on {report.device}: {_saved(report.fused)}{at}")
-        else:
-            lines.append(f"Predicted loss a run on {report.device}: {show_us(-_saved_us(report.fused))}{at}")
+    if report.fused and report.before_and_after:
+        lines.append(_predicted(report, *report.before_and_after))
     lines += [f"Verified  {line}" for line in report.verified]
     return lines + [f"Unchecked {line}" for line in report.not_verified]
+
+
+def _predicted(report: Report, before: Plan, after: Plan) -> str:
+    """`Predicted 423 -> 212 us a run on cpu (208 us less), saving 5.6 MB, 47 launches, at seq=128`."""
+    rest = savings(before.bytes - after.bytes, before.launches - after.launches)
+    saved = before.time_us - after.time_us
+    less = f"{show_us(abs(saved))} {'less' if saved >= 0 else 'MORE'}"
+    at = f", at {_sizes(report)}" if report.sizes else ""
+    times = f"{show_us(before.time_us)} -> {show_us(after.time_us)}"
+    return f"Predicted {times} a run on {report.device} ({less}{', saves ' + rest if rest else ''}){at}"
 
 
 def priced_at(report: Report) -> str:

@@ -58,7 +58,7 @@ class Verification:
         """How much was compared and found the same."""
         worst = max(self.errors, key=lambda name: self.errors[name], default="")
         error = f", largest error {self.errors[worst]:.3g} in '{worst}'" if worst else ""
-        return f"same on {len(self.feeds)} input sets{error}"
+        return f"same on {len(self.feeds)} input set{'s' if len(self.feeds) > 1 else ''}{error}"
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,13 @@ def test_flips_are_where_the_decision_at_given_sizes_changes(dim: str) -> None:
         pays = not pays
 
 
+@pytest.mark.parametrize("name", ["bert_torchscript", "bert_dynamo"])
+def test_no_size_is_usual_that_a_table_of_the_model_is_too_short_for(name: str) -> None:
+    """These have 64 positions; the usual length would be 128."""
+    sizes = api.explain(next(path for path in EXAMPLES if path.stem == name), device=DEVICE).sizes
+    assert 64 in sizes.values() and 128 not in sizes.values()
+
+
 def test_reason_says_where_the_decision_flips() -> None:
     found = decisions(SKIP, range_loss=1000)["skip_layer_norm"]
     flip = found.numbers["ranges"]["seq"]["flips"][0]
