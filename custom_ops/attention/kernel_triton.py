@@ -372,8 +372,7 @@ def _of_head(arch: int, dtype: str, mask: str, head: int) -> Iterator[Kernel]:
         yield _plain(arch, dtype, head, exact=False)
         yield _general(arch, dtype, head)
     elif mask in ("bool", "float", dtype):
-        yield _masked(arch, dtype, mask, head, rows=False)
-        yield _masked(arch, dtype, mask, head, rows=True)
+        yield from (_masked(arch, dtype, mask, head, form) for form in ("keys", "rows", "ragged"))
     if mask in ("none", "bool", "float", dtype):
         yield _split(dtype, mask, head)
 
@@ -421,22 +420,22 @@ def _general(arch: int, dtype: str, head: int) -> Kernel:
     )
 
 
-def _masked(arch: int, dtype: str, mask: str, head: int, *, rows: bool) -> Kernel:
-    """A mask, and maybe a sink. rows: the mask differs by query; without, it is a vector of keys."""
-    blocks = _blocks(arch, dtype, head, kind="rows" if rows else "keys")
-    same = {"mask_column": 1} if rows else {"mask_column": 1, "mask_row": 0}
-    lying = _aligned(mask, "mask", *MASK_STRIDES) if rows else ()
+def _masked(arch: int, dtype: str, mask: str, head: int, form: str) -> Kernel:
+    """A mask, and maybe a sink. form: "keys", a vector of keys; "rows", differs by query; "ragged", the same, but not aligned."""
+    blocks = _blocks(arch, dtype, head, kind=form)
+    same = {"mask_column": 1, "mask_row": 0} if form == "keys" else {"mask_column": 1}
+    lying = {"keys": (), "rows": _aligned(mask, "mask", *MASK_STRIDES), "ragged": (Condition("mask_row", max=FARTHEST),)}[form]
     return Kernel(
-        f"attention_{dtype}_{head}_{mask}{'_rows' if rows else ''}",
+        f"attention_{dtype}_{head}_{mask}{'' if form == 'keys' else f'_{form}'}",
         "Attention",
         "tile",
         "attention",
         {"dtype": dtype, "mask": mask},
         _types(dtype, mask),
-        {**SIMPLE, **same, **_sizes(blocks, head), **_mask(mask, rows=rows), "SINK": True, "PADDED": True},
+        {**SIMPLE, **same, **_sizes(blocks, head), **_mask(mask, rows=form != "keys"), "SINK": True, "PADDED": True},
         {"q": blocks.rows, "k": blocks.keys, "v": head},
         (*_up_to(dtype, head), *_simple(), *(Condition(n, equals=v) for n, v in same.items()), *_lying(dtype), *lying),
-        rank=10 * head + (1 if rows else 0),
+        rank=10 * head + ("keys", "rows", "ragged").index(form),
         warps=blocks.warps,
         stages=blocks.stages,
     )
@@ -541,12 +540,14 @@ def _aligned(dtype: str, *names: str) -> tuple[Condition, ...]:
 
 
 def _blocks(arch: int, dtype: str, head: int, *, kind: str = "plain") -> Blocks:
-    """The largest that keep all in registers (`onnxfuse kernels check`). kind: "plain", "padded", "general", "keys" or "rows"."""
+    """The largest that keep all in registers (`onnxfuse kernels check`). kind: "plain", "padded", "general", or a form of mask."""
     if dtype == "float":  # three products for one, and parts of all operands
         return Blocks(32, 32, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
     if head == 256:
         has_room = kind == "plain" and arch not in SMALL
         return Blocks(64, 64 if has_room else 32, 8, 2)
+    if head == 128 and kind == "ragged":
+        return Blocks(64, 32, 8, 2)
     if head == 128:
         return Blocks(128, 64 if kind in ("plain", "padded") or arch in WIDE else 32, 8, 2)
     if kind == "plain" or (kind == "padded" and arch == 90):

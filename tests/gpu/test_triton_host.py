@@ -145,6 +145,8 @@ def _fitting(op: str, kind: str) -> Iterator[Case]:
         for mask in ("bool", "float", kind):
             for shape in ((3, 16), (1, 1, 1, 16)):
                 yield Case({**many, "mask": shape}, types={"M": mask})
+            ragged = {"q": (1, 5, 3, head), "k": (1, 5, 17, head), "v": (1, 5, 17, head)}
+            yield Case({**ragged, "mask": (3, 17)}, types={"M": mask})
             yield Case({**few, "mask": (1, 272)}, types={"M": mask})
     yield Case({**many, "past_key": (1, 5, 8, head), "past_value": (1, 5, 8, head)})
     odd = {"q": (1, 5, 3, 7), "k": (1, 5, 9, 7), "v": (1, 5, 9, 7)}
