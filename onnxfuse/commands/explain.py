@@ -40,7 +40,7 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
     else:
         screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
     screen.say(f"Priced    {priced_at(found)}")
-    screen.say(f"Total     {counts(found) or 'no candidates'}")
+    screen.say(f"Total     {counts(shown) or 'no candidates'}")
     say_if_not_calibrated(selection.device)
 
 

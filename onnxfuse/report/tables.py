@@ -148,9 +148,9 @@ def _sizes(report: Report) -> str:
     return ", ".join(f"{name}={size}" for name, size in report.sizes.items())
 
 
-def counts(report: Report) -> str:
+def counts(decisions: Iterable[Decision]) -> str:
     """How many candidates ended in each way: `7 fused, 2 declined`."""
-    ended = Counter(d.verdict for d in report.decisions)
+    ended = Counter(d.verdict for d in decisions)
     return ", ".join(f"{ended[v]} {v.value}" for v in Verdict if ended[v])
 
 
