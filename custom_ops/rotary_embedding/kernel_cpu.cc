@@ -84,13 +84,19 @@ ONNXFUSE_INLINE void RotatePairs(const T* x, const T* cos, const T* sin, T* y, c
   }
 }
 
+// ahead: how many rows further on those are that come next; they are fetched meanwhile.
 template <typename T>
 ONNXFUSE_INLINE void Rows(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout, int64_t begin,
-                          int64_t end) {
+                          int64_t end, int64_t ahead) {
+  constexpr int64_t kLine = 64 / sizeof(T);
   RowWalk walk(layout, begin);
   for (int64_t row = begin; row < end; ++row, walk.Next()) {
     const T* from = x + row * layout.row_size;
     T* to = y + row * layout.row_size;
+    for (int64_t i = 0; i < layout.row_size; i += kLine) {
+      Prefetch(from + ahead * layout.row_size + i);
+      Prefetch(to + ahead * layout.row_size + i);
+    }
     if (layout.is_interleaved) {
       RotatePairs(from, cos + walk.cos(), sin + walk.sin(), to, layout);
     } else {
@@ -119,12 +125,14 @@ struct RowOrder {
     return {repeats, length, block, (length + block - 1) / block};
   }
 
-  // Calls body(begin, end) with the rows of block i of all.
-  template <typename Body>
-  ONNXFUSE_INLINE void At(int64_t i, Body&& body) const {
-    const int64_t repeat = i % repeats, at = i / repeats % blocks * block, outer = i / repeats / blocks;
-    const int64_t first = (outer * repeats + repeat) * length, end = at + block < length ? at + block : length;
-    body(first + at, first + end);
+  // The first row of block i of all.
+  ONNXFUSE_INLINE int64_t Start(int64_t i) const {
+    return (i / repeats / blocks * repeats + i % repeats) * length + i / repeats % blocks * block;
+  }
+
+  ONNXFUSE_INLINE int64_t Size(int64_t i) const {
+    const int64_t rest = length - i / repeats % blocks * block;
+    return block < rest ? block : rest;
   }
 };
 
@@ -136,12 +144,13 @@ void RotaryEmbeddingCpu(const T* x, const T* cos, const T* sin, T* y, const Rota
   for (int axis = 0; axis < layout.axes; ++axis) rows *= layout.sizes[axis];
   if (rows == 0 || layout.row_size == 0) return;
   const RowOrder order = RowOrder::Of(layout, rows, layout.row_size * static_cast<int64_t>(sizeof(T)));
-  parallel(rows / order.length * order.blocks,
-           static_cast<double>(order.block * layout.row_size) * kNanosecondsPerElement,
-           [&](int64_t begin, int64_t end) {
-             for (int64_t i = begin; i < end; ++i)
-               order.At(i, [&](int64_t first, int64_t last) { Rows(x, cos, sin, y, layout, first, last); });
-           });
+  const double cost = static_cast<double>(order.block * layout.row_size) * kNanosecondsPerElement;
+  parallel(rows / order.length * order.blocks, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = order.Start(i);
+      Rows(x, cos, sin, y, layout, first, first + order.Size(i), order.Start(i + 1) - first);
+    }
+  });
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE
