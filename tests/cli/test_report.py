@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from onnxfuse.decision import Decision, Verdict
+from onnxfuse.plan import Plan
 from onnxfuse.report import Report
 from onnxfuse.report.document import VERSION, document, to_json
 from onnxfuse.report.tables import decisions_table, fused_table, reasons_table, totals
@@ -144,9 +145,12 @@ def test_nothing_is_cut_off_however_narrow(width: int) -> None:
 
 
 def test_totals_say_nodes_saving_and_verification() -> None:
-    lines = totals(replace(REPORT, not_verified=("no memory",)))
+    plans = (Plan("none", 0, 3, 14_600_000, 50.0, 0), Plan("chosen", 1, 2, 2_000_000, 18.6, 0))
+    lines = totals(replace(REPORT, not_verified=("no memory",), gained=lambda: plans))
     assert lines[0] == "Nodes     10 -> 9 (10% fewer)"
-    assert "31.4 us" in lines[1] and "seq=128" in lines[1]
+    assert lines[1].startswith("Predicted 50 us -> 18.6 us a run on ") and "(31.4 us less, saves 12.6 MB, 1 launch)" in lines[1]
+    assert "seq=128" in lines[1]
+    assert "(31.4 us MORE)" in totals(replace(REPORT, gained=lambda: plans[::-1]))[1]
     assert any("same" in line for line in lines) and any("no memory" in line for line in lines)
 
 
