@@ -121,6 +121,14 @@ def test_the_gate_passes_a_good_kernel_and_says_what_is_wrong_with_others(folder
     assert "no HMMA in the hot loop" in " ".join(gate.judge({**facts, "arch": 80}).complaints)
 
 
+def test_without_a_disassembler_nothing_is_judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (facts,) = build.facts(folder)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(RuntimeMissingError, match="needs nvdisasm"):
+        gate.judge(facts)
+
+
 def test_the_hot_loop_is_the_innermost_with_most_products() -> None:
     product, other = Instruction("HMMA", ".16816.F32"), Instruction("FADD", "")
     outer = [
