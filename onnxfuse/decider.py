@@ -105,8 +105,10 @@ class Decider:
     def _choose(self, found: Sequence[Candidate], everything: bool) -> tuple[list[Candidate], list[Decision]]:
         if everything:
             return select(found, covered)
+        # on a GPU what a kernel finds in L2 hangs on all that runs before it
+        measure = None if isinstance(self.cost.device, Cpu) else lambda some: self.planner.plan("", some).time_us
         while True:
-            chosen, ended = select(found, worth, bonuses(found, self.recipes, self.pricers))
+            chosen, ended = select(found, worth, bonuses(found, self.recipes, self.pricers), measure)
             loser = self._loser(chosen, chosen)
             if loser is None:
                 return chosen, ended

@@ -24,14 +24,21 @@ NEVER = -inf  # the worth of a candidate that may not be made
 
 
 def select(
-    found: Sequence[Candidate], weigh: Callable[[Candidate], float], bonuses: Sequence[Bonus] = ()
+    found: Sequence[Candidate],
+    weigh: Callable[[Candidate], float],
+    bonuses: Sequence[Bonus] = (),
+    measure: Callable[[Sequence[Candidate]], float] | None = None,
 ) -> tuple[list[Candidate], list[Decision]]:
     """(chosen, how each other one ended).
 
     weigh: what a candidate is worth by itself; one worth at most 0 is chosen only for its bonuses, and one worth NEVER not at all.
+    measure: what all costs with a set made, where that is not quite what worth and bonuses add up to: no set is then chosen
+    that costs more than taking the largest first.
     """
     problem = _Problem(found, [weigh(c) for c in found], bonuses)
     taken = problem.solve()
+    if measure is not None:
+        taken = min(taken, problem.by_size(), key=lambda some: measure([found[i] for i in sorted(some)]))
     made = Choice(problem, taken)
     chosen = sorted((problem.told(i, made) for i in taken), key=lambda c: c.region[-1].index)
     refused = [_refused(c) for i, c in enumerate(found) if i not in taken and problem.worth[i] <= 0]
@@ -42,8 +49,7 @@ def select(
 def largest_first(found: Sequence[Candidate], weigh: Callable[[Candidate], float]) -> list[Candidate]:
     """What a matcher without a cost model takes of the candidates that are worth something: always the one with the most nodes."""
     problem = _Problem(found, [weigh(c) for c in found], ())
-    by_size = sorted(problem.open, key=lambda i: (-len(found[i].removed), found[i].region[-1].index, found[i].rule.name))
-    return sorted((found[i] for i in problem.in_turn(by_size)), key=lambda c: c.region[-1].index)
+    return sorted((found[i] for i in problem.by_size()), key=lambda c: c.region[-1].index)
 
 
 def _refused(candidate: Candidate) -> Decision:
@@ -114,6 +120,12 @@ class _Problem:
             if not self.rivals[i] & chosen:
                 chosen.add(i)
         return chosen
+
+    def by_size(self) -> set[int]:
+        """Always the one with the most nodes, of those that are worth something by themselves."""
+        worthy = (i for i in self.open if self.worth[i] > 0)
+        order = sorted(worthy, key=lambda i: (-len(self.found[i].removed), self.found[i].region[-1].index, self.found[i].rule.name))
+        return self.in_turn(order)
 
     def _find_rivals(self) -> dict[int, set[int]]:
         owners: dict[Node, list[int]] = defaultdict(list)
