@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from onnxfuse.errors import OnnxFuseError
 
-WIDE = 160  # columns where stdout is no terminal, and COLUMNS says nothing
+WIDE = 160  # columns where stdout is no terminal
 
 Tick = Callable[[str, int, int], None]
 
@@ -31,9 +30,7 @@ def err() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if console.is_terminal or os.environ.get("COLUMNS", "").isdecimal():
-        return console
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=WIDE)
+    return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=WIDE)
 
 
 def say(line: str) -> None:

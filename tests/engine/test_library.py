@@ -82,5 +82,7 @@ def test_a_file_that_cannot_be_loaded_says_where_it_broke(content: str, words: s
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match="is no Python file"):
+    with pytest.raises(RuleError, match="no such file"):
         rules_in(tmp_path / "missing.py")
+    with pytest.raises(RuleError, match="is no Python file"):
+        rules_in(tmp_path)
