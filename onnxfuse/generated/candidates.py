@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from onnx import TensorProto
 
 from onnxfuse.candidate import MIN_OPSET, Candidate, Written
 from onnxfuse.canonical import View
+from onnxfuse.canonical.view import FLOATS
 from onnxfuse.custom_ops.fused_elementwise import op as elementwise
 from onnxfuse.custom_ops.fused_reduction import op as reduction
 from onnxfuse.decision import Decision, Verdict
@@ -25,6 +27,7 @@ from onnxfuse.op import DOMAIN, Op
 from onnxfuse.pattern import Call
 from onnxfuse.rule import NewConstant, Operand
 
+ALL_HALF = "it is float16 throughout, which the runtime may run in float32 on a CPU"
 ROUNDS = 4  # in which nodes are left out that keep a group from being a region
 MOST_KINDS = 5  # operators that a name tells
 
@@ -106,6 +109,8 @@ class Finder:
         around = flow(view.graph, chosen)
         roles = self._roles_in(view.graph, around, barred, regions.apart)
         for whole in self._grown(around, roles, Limits(self.most_nodes, reduce=FUSED_REDUCTION.name in self.generators), regions.apart):
+            if self.on_cpu and _is_half(whole):
+                regions.apart.update(dict.fromkeys(whole.nodes, ALL_HALF))
             regions.found += [_candidate(view, region) for region in (whole, *self._parts(around, whole)) if self._is_wanted(region)]
         if FUSED_SIZES.name in self.generators and self.on_cpu and view.graph.inputs:
             sizes = [s for s in find_sizes(around, self.most_nodes) if len(s.region) > 1 and barred.isdisjoint(s.region)]
@@ -123,7 +128,8 @@ class Finder:
         return [region for nodes, region in found.items() if nodes != whole.nodes]
 
     def _is_wanted(self, region: Region) -> bool:
-        return (FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE).name in self.generators
+        is_made = (FUSED_REDUCTION if region.program.is_reduction else FUSED_ELEMENTWISE).name in self.generators
+        return is_made and not (self.on_cpu and _is_half(region))
 
     def _roles_in(self, graph: Graph, around: Flow, barred: frozenset[Node], apart: dict[Node, str]) -> dict[Node, Role]:
         if graph not in self._roles:
@@ -165,6 +171,16 @@ class Finder:
             for node in region.nodes:
                 apart.pop(node, None)
         return regions
+
+
+def _is_half(region: Region) -> bool:
+    """Whether it reads and makes float16 and no other floats.
+
+    ONNX Runtime's CPU provider runs such an operator in float32 where those around it run so: it changes the types of its inputs
+    and outputs, which a program has written down.
+    """
+    values = [*region.inputs, *region.outputs]
+    return {v.dtype for v in values if v is not None and v.dtype in FLOATS} == {TensorProto.FLOAT16}
 
 
 def _candidate(view: View, region: Region) -> Candidate:

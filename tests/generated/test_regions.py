@@ -208,3 +208,11 @@ def test_a_reduction_that_loses_its_axis_is_not_taken_for_one_that_keeps_it(shap
     }}"""
     model, _ = generate(text)
     assert not any("ReduceSum" in program for program in programs(model))
+
+
+def test_nothing_is_made_of_float16_alone_for_a_cpu() -> None:
+    """The runtime runs it in float32 between products that it runs so, whatever types a program has written down."""
+    text = "g (float16[4,8] x, float16[8,8] w) => (float16[4,8] y) { a = MatMul(x, w) t = Tanh(a) m = Mul(t, a) y = MatMul(m, w) }"
+    model, _ = generate(text)
+    assert programs(model) == []
+    assert "it is float16 throughout" in apart(text)["m"]
