@@ -79,11 +79,12 @@ def _idle(report: Report, users: Collection[str]) -> list[str]:
 
 def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
     console = screen.out()
+    rules = api.load_rules(selection.rules)
+    users = rules.keys() - api.load_rules().keys()
     if report.fused:
-        known: dict[str, Origin] = {**api.load_rules(selection.rules), **api.load_generators()}
+        known: dict[str, Origin] = {**rules, **api.load_generators()}
         summaries = {name: origin.summary for name, origin in known.items()}
         console.print(fused_table(report, summaries))
-    users = api.load_rules(selection.rules).keys() - api.load_rules().keys() if selection.rules else set()
     reasons = reasons_table(report, full=verbose, always=users)
     if reasons.row_count:
         console.print(reasons)

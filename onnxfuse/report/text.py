@@ -34,8 +34,6 @@ _WORDS = {
 def reason(decision: Decision) -> str:
     """Why the candidate ended as it did; the verdict is in it where it is more than a guard that did not hold."""
     text = told(decision)
-    if decision.verdict is Verdict.ROLLED_BACK:
-        return f"rolled back, it gave other numbers: {text}"
     if decision.verdict in (Verdict.DECLINED, Verdict.NEAR_MISS) or text.startswith(decision.verdict.value):
         return text or decision.verdict.value
     return f"{decision.verdict.value}: {text}" if text else decision.verdict.value
