@@ -180,20 +180,28 @@ def copies(model: onnx.ModelProto, count: int) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     del made.graph.node[:], made.graph.output[:], made.graph.value_info[:]
-    (first,) = [i.name for i in model.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT][:1] or [""]
+    types = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}
+    first = next((name for name, type_ in types.items() if type_ == TensorProto.FLOAT), next(iter(types)))
     made.graph.initializer.extend([numpy_helper.from_array(np.float32(0), name) for name in ("nought", "zero.0")])
-    shared = {t.name for t in made.graph.initializer} | {i.name for i in model.graph.input} - {first}
+    shared = {t.name for t in made.graph.initializer} | set(types) - {first}
     for k in range(count):
-        made.graph.node.append(onnx.helper.make_node("Add", [first, f"zero.{k}"], [f"{first}.{k}"], name=f"in.{k}"))
+        made.graph.node.extend(_moved(first, types[first], k))
         for node in model.graph.node:
             copy = made.graph.node.add()
             copy.CopyFrom(node)
             copy.name = f"{node.name}.{k}"
             for side in (copy.input, copy.output):
-                side[:] = [n if not n or n in shared else f"copy.{k}.{n}" if n != first else f"{n}.{k}" for n in side]
-        made.graph.node.extend(_reduced([f"{o.name}.{k}" if o.name == first else f"copy.{k}.{o.name}" for o in model.graph.output], k))
+                side[:] = [n if not n or n in shared else f"copy.{k}.{n}" for n in side]
+        made.graph.node.extend(_reduced([f"copy.{k}.{o.name}" for o in model.graph.output], k))
     made.graph.output.append(onnx.helper.make_tensor_value_info(f"zero.{count}", TensorProto.FLOAT, []))
     return made
+
+
+def _moved(first: str, type_: int, k: int) -> list[onnx.NodeProto]:
+    """copy.k.first = first + zero.k, in the type of first."""
+    make = onnx.helper.make_node
+    cast = [make("Cast", [f"zero.{k}"], [f"zero.{k}.cast"], name=f"cast.{k}", to=type_)] if type_ != TensorProto.FLOAT else []
+    return [*cast, make("Add", [first, f"zero.{k}.cast" if cast else f"zero.{k}"], [f"copy.{k}.{first}"], name=f"in.{k}")]
 
 
 def _reduced(outputs: Sequence[str], k: int) -> list[onnx.NodeProto]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from timing import Feeds, Session, Timed
 
 import onnxfuse
+from onnxfuse.generated.candidates import GENERATORS
 
 Outputs = list[np.ndarray]
 
@@ -73,9 +74,9 @@ def _onnxscript(subject: Subject, path: Path) -> None:
     onnx_ir.save(model, path)
 
 
-def _onnxfuse(level: str) -> Prepare:
+def _onnxfuse(level: str, disable: Sequence[str] = ()) -> Prepare:
     def prepare(subject: Subject, path: Path) -> None:
-        onnxfuse.optimize(subject.source, path, level=level, verify=False)
+        onnxfuse.optimize(subject.source, path, level=level, disable=disable, verify=False)
 
     return prepare
 
@@ -119,6 +120,7 @@ PEERS = {
     "ORT transformers": Peer(_transformers_optimizer, _ort),
     "onnxscript": Peer(_onnxscript, _ort),
     "cost": Peer(_onnxfuse("cost"), _ort),
+    "named": Peer(_onnxfuse("cost", disable=list(GENERATORS)), _ort),
     "all": Peer(_onnxfuse("all"), _ort),
     "OpenVINO": Peer(None, _openvino),
     "torch.compile": Peer(None, _torch_compile),

@@ -7,7 +7,8 @@ Needs what model_zoo.py needs (torch==2.13.0 for the CPU, transformers), and for
 openvino. Models come from their configuration with random weights, in float32, are exported once into the folder CACHE, and
 optimised there once by each tool. Then all peers run one model in turns in one process, and that three times, loaded anew; a
 cell is the median of three medians. ORT: ONNX Runtime at all its optimisations. ORT transformers: its python optimizer
-first. onnxscript: optimize_for_ort first. cost, all: onnxfuse at these levels first; these four run at all optimisations too.
+first. onnxscript: optimize_for_ort first. cost, all: onnxfuse at these levels first; named: at level cost, with nothing
+generated. These five run at all optimisations too.
 Outputs must agree with those of ORT; where they do not, or a tool fails, the cell says so. `best/cost`: the fastest of the
 first three over onnxfuse at level cost; above 1, ours is faster.
 --prepare exports and optimises and times nothing. --results keeps rows in a file, so that a table may be measured in pieces;
