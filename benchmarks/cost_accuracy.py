@@ -30,7 +30,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 from runnable import MODELS, Subject, subject
-from timing import Results, Session, in_turns, machine, markdown, ratio
+from timing import Results, Session, in_turns, large_pages, machine, markdown, ratio
 
 from onnxfuse import graph, runtime, shapes
 from onnxfuse.candidate import Candidate
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[*MODELS, "examples"])
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     options = parser.parse_args()
+    large_pages()
     results = Results(options.results)
     cost = CostModel(this_cpu(), threads=1)
     print(f"{machine()}\nprofile {cost.device.key} ({cost.device.confidence}: {cost.device.sources[0]}), 1 thread\n")

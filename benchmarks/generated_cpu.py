@@ -22,7 +22,7 @@ import onnx
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
-from timing import Session, Timed, in_turns, machine, markdown, ratio
+from timing import Session, Timed, in_turns, large_pages, machine, markdown, ratio
 
 from onnxfuse import runtime
 
@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose names have one of these in them")
     parser.add_argument("--library", help="operator library to run instead of the installed one")
     options = parser.parse_args()
+    large_pages()
     if options.library:
         runtime.library_path = lambda: options.library
     rows = [row(case, options) for case in CASES if any(word in case.name for word in options.only)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import Feeds, Results, Session, in_turns, markdown, parsed, product, ratio
+from timing import Feeds, Results, Session, in_turns, large_pages, markdown, parsed, product, ratio
 
 SIZES = [(768, 768), (768, 3072), (3072, 768), (2048, 8192), (64, 64)]  # depth, columns
 ROWS = (1, 8, 16, 64, 128, 512)
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a JSON file of rows, added to")
     parser.add_argument("--print", action="store_true", help="only print what --results holds")
     options = parser.parse_args()
+    large_pages()
     results = Results(options.results)
     for epilogue in options.only if not options.print else ():
         for place, (rows, (depth, cols)) in enumerate((m, SIZES[i]) for i in options.sizes for m in options.rows):

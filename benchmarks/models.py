@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from attention_forms import FORMS, Shape, operands
 from model_peers import PEERS, Running, Subject
-from timing import Results, Session, in_turns, markdown
+from timing import Results, Session, in_turns, large_pages, markdown
 
 ONNX_RUNTIME = ("ORT", "ORT transformers", "onnxscript")
 LARGE = Shape(1, 16, 16, 2048, 2048, 64)  # whose score matrix takes 268 MB
@@ -160,6 +160,7 @@ def main() -> None:
         return print(peak_memory(options.memory_of))
     if options.memory:
         return print_memory()
+    large_pages()
     results = Results(options.results)
     if not options.print:
         run(options, results)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from attention_forms import FORMS, SHAPES, Shape, by_heads, operands
 from row_forms import CONSTANTS, OPERATIONS, Operation
-from timing import SIDE, Feeds, Results, Session, Timed, copies, copy, in_turns, markdown, parsed, product, ratio
+from timing import SIDE, Feeds, Results, Session, Timed, copies, copy, in_turns, large_pages, markdown, parsed, product, ratio
 
 SIZES = {"tiny": (1, 64), "short": (65536, 64), "long": (1024, 4096)}
 COPIES = 16  # of a tiny op
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a JSON file of rows, added to")
     parser.add_argument("--print", action="store_true", help="only print what --results holds")
     options = parser.parse_args()
+    large_pages()
     results = Results(options.results)
     if not options.print:
         measure(options, results)
