@@ -28,7 +28,9 @@ from onnxfuse.cost.probes import (
     CONV,
     CONV_FLOPS,
     GEMM,
+    GEMM_COLUMNS,
     GEMM_FLOPS,
+    GEMM_ROWS,
     HEADWISE,
     HEADWISE_FLOPS,
     HEADWISE_STEPS,
@@ -39,6 +41,7 @@ from onnxfuse.cost.probes import (
 )
 from onnxfuse.cost.profile import to_toml
 from onnxfuse.cost.scalar import PRODUCT_STEP
+from onnxfuse.cost.work import Gemm
 
 SECONDS = 18.0  # what a calibration takes, about, on a machine that is quiet
 ROUNDS, MOST_ROUNDS = 12, 36  # the fewest, and the most where figures keep changing: each is short, so that all meet a quiet moment
@@ -58,8 +61,8 @@ FILLED = 16  # a tensor is at least this part of the cache whose rate it tells, 
 class KernelProbe:
     """A kernel of ours to time. name: as in `cpu.kernel_name`.
 
-    operands: read and written; elements: of the largest of them; flops, rows: of its products, if it is an attention. slots: of
-    the vector units for one element, if what it computes is not told by its name.
+    operands: read and written; elements: of the largest of them; flops, rows: of its products, if it is an attention. gemm: its
+    product, if it is one. slots: of the vector units for one element, if what it computes is not told by its name.
     """
 
     name: str
@@ -68,6 +71,7 @@ class KernelProbe:
     elements: int
     flops: int = 0
     rows: int = 0
+    gemm: Gemm | None = None
     slots: float = 0.0
 
     @property
@@ -76,9 +80,15 @@ class KernelProbe:
         return self.elements <= TINY_ELEMENTS
 
     @property
+    def is_by_element(self) -> bool:
+        """Whether its time is told by its name and its elements."""
+        return not (self.is_tiny or self.flops or self.gemm or self.slots)
+
+    @property
     def label(self) -> str:
         """A name that no other probe has."""
-        return f"{self.name}/{self.operands} of {self.elements}"
+        rows = f", {self.gemm.m} rows" if self.gemm else ""
+        return f"{self.name}/{self.operands} of {self.elements}{rows}"
 
 
 @dataclass(frozen=True)
@@ -150,10 +160,11 @@ class Bench:
             "operands": Slope(TINY_OPERANDS, TINY_REPEATS),
             "gemm": Slope(GEMM, (1, 3)),
             "conv": Slope(CONV, (1, 3)),
+            **{f"MatMul/{rows}": Slope(probe, (1, 3)) for rows, probe in GEMM_ROWS.items()},
             "headwise": Slope(HEADWISE, REPEATS),
             **{name: Slope(copy_probe(tensor // 4), REPEATS) for name, tensor in self._copied.items()},
             **{op: Slope(probe, REPEATS) for op, probe in PROBES.items()},
-            **{k.label: Slope(k.probe, TINY_REPEATS if k.is_tiny else REPEATS, library=library) for k in self._kernels},
+            **{k.label: Slope(k.probe, _repeats(k), library=library) for k in self._kernels},
         }
         self._copy_bytes = 2 * (size // 4 * 4)  # one run at a time: a longer one is never alone on a shared machine
         self._copies = {f"memory {n}": Stopwatch(copy_probe(size // 4), 1, threads=n) for n in {1, found.cores}}
@@ -182,7 +193,7 @@ class Bench:
             memory_gbs=memory,
             memory_gbs_all=max(memory, self._copy_bytes / self._copies[f"memory {found.cores}"].best / 1e9),
             gemm_gflops=gflops,
-            gemm_rates={"Conv": CONV_FLOPS / max(1e-3, self._us("conv")) / 1e3},
+            gemm_rates=self._products(node_us),
             node_us=node_us,
             operand_us=max(1e-3, (self._us("operands") - node_us) / 2),
             rates={
@@ -192,15 +203,31 @@ class Bench:
             **self._own(gflops),
         )
 
-    def _own(self, gflops: float) -> dict[str, Any]:
-        """What is measured of our own kernels: calls, elements, attention."""
+    def _products(self, node_us: float) -> dict[str, float]:
+        """GFLOP/s of products but the one that tells the peak: the runtime's, and ours where they are measured."""
+        call = self._call() or (0.0, 0.0)
+        theirs = {f"MatMul/{rows}": (2 * rows * GEMM_COLUMNS**2, self._us(f"MatMul/{rows}") - node_us) for rows in GEMM_ROWS}
+        own = [(k, k.gemm) for k in self._kernels if k.gemm]
+        ours = {f"{k.name}/{gemm.m}": (gemm.flops, self._us(k.label) - call[0] - k.operands * call[1]) for k, gemm in own}
+        times = {"Conv": (CONV_FLOPS, self._us("conv")), **theirs, **ours}
+        return {name: flops / max(1e-3, us) / 1e3 for name, (flops, us) in times.items()}
+
+    def _call(self) -> tuple[float, float] | None:
+        """Microseconds of a call of ours, and of each of its operands; None where they are not measured."""
         tiny = sorted((k.operands, self._us(k.label)) for k in self._kernels if k.is_tiny and not k.flops and not k.slots)
         if len(tiny) < 2:
-            return {}
+            return None
         (few, short), (many, long) = tiny[0], tiny[-1]
         operand = max(1e-3, (long - short) / (many - few))
-        node = max(1e-3, short - few * operand)
-        large = [k for k in self._kernels if not k.flops and not k.is_tiny and not k.slots]
+        return max(1e-3, short - few * operand), operand
+
+    def _own(self, gflops: float) -> dict[str, Any]:
+        """What is measured of our own kernels: calls, elements, attention."""
+        call = self._call()
+        if call is None:
+            return {}
+        node, operand = call
+        large = [k for k in self._kernels if k.is_by_element]
         rates = {f"{k.name}/{k.operands}": self._ns(k.label, node + operand * k.operands, k.elements) for k in large}
         generated = [k for k in self._kernels if k.slots and not k.is_tiny]
         reached = [k.slots / self._slots_per_ns(gflops) / self._ns(k.label, node + operand * k.operands, k.elements) for k in generated]
@@ -236,3 +263,8 @@ class Bench:
         """Each with the copy rate of one thread between two tensors in it; a nearer one is no slower than the next."""
         rates = [2 * tensor / max(1e-3, self._us(name) - node_us) / 1e3 for name, tensor in self._copied.items()]
         return tuple(replace(cache, gbs=max(rates[i:])) for i, cache in enumerate(self._found.caches))
+
+
+def _repeats(kernel: KernelProbe) -> tuple[int, int]:
+    """A short and a long chain of it."""
+    return TINY_REPEATS if kernel.is_tiny else (1, 3) if kernel.gemm else REPEATS

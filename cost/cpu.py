@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, log
 
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.roofline import Mode
@@ -105,6 +107,31 @@ def kernel_ns(work: Work, cpu: Cpu) -> float | None:
     return None
 
 
+def product_gflops(work: Work, cpu: Cpu) -> float:
+    """What one thread reaches in the product that `work` has: as measured with so many rows on its left side, or between two that were.
+
+    Ours goes by its own name. The runtime's Gemm and its like are measured as MatMul.
+    """
+    name = work.name if work.fused else work.op
+    if name in cpu.gemm_rates:
+        return cpu.gemm_rates[name]
+    known = _rates_by_rows(name, cpu) or ([] if work.fused else _rates_by_rows("MatMul", cpu))
+    if not known or work.gemm is None or work.gemm.batch > 1:
+        return cpu.gemm_gflops
+    rows = min(max(work.gemm.m, known[0][0]), known[-1][0])
+    for (few, low), (many, high) in pairwise(known):
+        if rows <= many:
+            part = log(rows / few) / log(many / few)
+            return exp((1 - part) * log(low) + part * log(high))
+    return known[0][1]
+
+
+def _rates_by_rows(name: str, cpu: Cpu) -> list[tuple[int, float]]:
+    """(rows, GFLOP/s), fewest rows first."""
+    parts = ((*key.partition("/"), rate) for key, rate in cpu.gemm_rates.items())
+    return sorted((int(rows), rate) for op, _, rows, rate in parts if op == name and rows)
+
+
 def kernel_name(name: str, special: int) -> str:
     """What a kernel is called in `Cpu.kernel_rates`, before its number of operands."""
     return f"{name}:special" if special else name
@@ -140,6 +167,5 @@ def _compute_us(work: Work, cpu: Cpu) -> float:
     measured = kernel_ns(work, cpu) if work.fused and not work.gemm_flops else None
     if measured is not None:
         return work.elements * measured / 1e3
-    rate = cpu.gemm_gflops * cpu.linear_efficiency if work.fused else cpu.gemm_rates.get(work.op, cpu.gemm_gflops)
-    products = work.gemm_flops / rate
+    products = work.gemm_flops / product_gflops(work, cpu)
     return (products + sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts)) / 1e3

@@ -93,10 +93,9 @@ class Cpu:
     fused_operand_us: float = 0.35  # and for each of its operands
     generated_efficiency: float = 1.0  # the part of the vector units' rate that generated kernels reach
     attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
-    linear_efficiency: float = 0.92  # and the product of the fused linear layer
     attention_us: float = 1.0  # what laying out the work of one fused attention takes
     attention_row_us: float = 0.05  # and for each row of queries of each head
-    gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of other ops that are products, by ONNX op
+    gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of products, by op or `Op/rows` of the left side
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels
     fused_rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, as part of a fused kernel
     kernel_rates: Mapping[str, float] = field(default_factory=dict)  # of whole fused kernels, by `Name/operands`

@@ -80,8 +80,11 @@ APPLIED = {
     "Conv:depthwise": 16 * 64 * 32 * 9,
 }
 
+GEMM_COLUMNS = 256  # and as many steps
 GEMM = Probe("MatMul", (192, 256), (np.full((256, 256), 0.01, np.float32),), chained=False)
 GEMM_FLOPS = 2 * 192 * 256 * 256
+# Products of few rows and of many, which reach other rates than GEMM does.
+GEMM_ROWS = {rows: Probe("MatMul", (rows, GEMM_COLUMNS), GEMM.constants) for rows in (1, 8, 16, 64, 256)}
 HEADWISE = Probe("MatMul", (4, 128, 64), (np.full((4, 64, 128), 0.01, np.float32),), chained=False)
 HEADWISE_FLOPS = 2 * 4 * 128 * 64 * 128
 HEADWISE_STEPS = 4 * 128 * (64 + 128)

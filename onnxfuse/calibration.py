@@ -49,6 +49,8 @@ def _probe(op: Op, case: Case) -> KernelProbe:
     if counted.gemm_flops:
         return KernelProbe(op.name, timed, count, elements, counted.gemm_flops, counted.rows)
     body = _body(op, case, wanted)
+    if body.gemm:
+        return KernelProbe(op.name, timed, count, elements, gemm=body.gemm)
     slots = sum(scalar(part).vector_slots * applied for part, applied in body.parts) / elements if op.formals is not None else 0.0
     return KernelProbe(kernel_name(op.name, body.special), timed, count, elements, slots=slots)
 

@@ -49,6 +49,8 @@ CASES = [
     *(make_case((6,), 5, "bias", "residual", trans_weight=trans) for trans in (0, 1)),
 ]
 
+TIMED = [make_case((rows, 256), 256) for rows in (1, 8, 16, 64, 256)]  # the product alone, as the runtime's is timed
+
 X = {"x": (2, 3), "weight": (3, 4)}
 REFUSED = [
     Refusal("weight must have rank 2; got [3,4,1]", {**X, "weight": (3, 4, 1)}),

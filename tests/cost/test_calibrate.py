@@ -18,8 +18,9 @@ from onnxfuse.cost.count import work
 from onnxfuse.cost.detect import detect_cpu
 from onnxfuse.cost.device import Cpu
 from onnxfuse.cost.devices import find, generic_cpu, load
-from onnxfuse.cost.probes import APPLIED, CONV, CONV_FLOPS, GEMM, GEMM_FLOPS, PROBES, TINY
+from onnxfuse.cost.probes import APPLIED, CONV, CONV_FLOPS, GEMM, GEMM_FLOPS, GEMM_ROWS, PROBES, TINY
 from onnxfuse.cost.scalar import ROW_STEP, STEPS
+from onnxfuse.cost.work import Gemm
 from onnxfuse.errors import RuntimeMissingError
 
 
@@ -36,8 +37,9 @@ def test_profile_is_complete_and_loads(profile: Path) -> None:
     assert cpu.key == CALIBRATED
     assert cpu.confidence == "high" or (cpu.confidence == "medium" and "this machine was busy" in cpu.note)
     assert set(PROBES) <= set(cpu.rates)
-    ours = {f"{k.name}/{k.operands}" for k in calibration.kernel_probes() if not k.is_tiny and not k.flops and not k.slots}
+    ours = {f"{k.name}/{k.operands}" for k in calibration.kernel_probes() if k.is_by_element}
     assert len(ours) > 15 and set(cpu.kernel_rates) == ours
+    assert set(cpu.gemm_rates) == {"Conv", *(f"{op}/{rows}" for op in ("MatMul", "Linear") for rows in GEMM_ROWS)}
     assert cpu.attention_efficiency > 0 and cpu.attention_us > 0
     assert "measured by `onnxfuse calibrate` on " in cpu.sources[0]
     numbers = [
@@ -47,6 +49,7 @@ def test_profile_is_complete_and_loads(profile: Path) -> None:
         cpu.node_us,
         cpu.clock_ghz,
         *cpu.rates.values(),
+        *cpu.gemm_rates.values(),
         *cpu.kernel_rates.values(),
         *(c.gbs for c in cpu.caches),
     ]
@@ -165,14 +168,16 @@ def test_figure_is_unsettled_if_a_round_made_it_shorter() -> None:
 
 def test_calls_and_attention_are_found_from_several_sizes() -> None:
     """Times made up from 0.2 us a call, 0.1 us an operand, 0.5 ns an element; attention at half of the
-    product's rate, 3 us each and 0.04 us a row."""
+    product's rate, 3 us each and 0.04 us a row; a product of ours at 80 GFLOP/s."""
     tiny = [KernelProbe("Small", TINY, operands, 16) for operands in (2, 6)]
     large = KernelProbe("Large", TINY, 3, 10**5)
     attention = [KernelProbe("Attention", TINY, 4, rows * 64, rows**2 * 100, rows) for rows in (16, 128, 512)]
     bench = Bench(detect_cpu(generic_cpu()))
-    bench._kernels = (*tiny, large, *attention)
+    product = KernelProbe("Product", TINY, 3, 10**5, gemm=Gemm(1, 40, 50, 60))
+    bench._kernels = (*tiny, large, *attention, product)
     call = {k.label: 0.2 + 0.1 * k.operands for k in bench._kernels}
     times = {k.label: call[k.label] for k in tiny} | {large.label: call[large.label] + 0.5 * 10**2}
+    times[product.label] = call[product.label] + 2 * 40 * 50 * 60 / 80e3
     times |= {k.label: call[k.label] + 3.0 + 0.04 * k.rows + k.flops / 50e3 for k in attention}
     bench._slopes = {**bench._slopes, **{label: Clock(us / 1e6) for label, us in times.items()}, "gemm": Clock(GEMM_FLOPS / 100e9)}
     bench.round(0.0)
@@ -180,6 +185,7 @@ def test_calls_and_attention_are_found_from_several_sizes() -> None:
     assert found.gemm_gflops == pytest.approx(100)
     assert (found.fused_node_us, found.fused_operand_us) == pytest.approx((0.2, 0.1))
     assert found.kernel_rates == {"Large/3": pytest.approx(0.5)}
+    assert found.gemm_rates["Product/40"] == pytest.approx(80)
     assert (found.attention_efficiency, found.attention_us, found.attention_row_us) == pytest.approx((0.5, 3.0, 0.04))
 
 

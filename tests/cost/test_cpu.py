@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from onnxfuse.cost.count import work
-from onnxfuse.cost.cpu import cpu_time, element_ns, kernel_ns, memory_us
+from onnxfuse.cost.cpu import cpu_time, element_ns, kernel_ns, memory_us, product_gflops
 from onnxfuse.cost.device import Cache, Cpu
 from onnxfuse.cost.model import Model, fuse
 from onnxfuse.cost.work import Work
@@ -99,6 +99,20 @@ def test_product_runs_at_the_measured_rate() -> None:
     assert cpu_time(kernel, CPU, threads=1).compute_us == pytest.approx(2 * 512**3 / 90e3)
     slow = replace(CPU, gemm_rates={"MatMul": 45.0})
     assert cpu_time(kernel, slow, threads=1).compute_us == pytest.approx(2 * 512**3 / 45e3)
+
+
+def test_product_goes_by_its_rows() -> None:
+    cpu = replace(CPU, gemm_rates={"MatMul/1": 10.0, "MatMul/16": 40.0, "MatMul/256": 90.0, "Linear/4": 60.0})
+
+    def rate(rows: int, op: str = "MatMul", batch: int = 1) -> float:
+        sides = [(batch, rows, 64), (batch, 64, 32)] if batch > 1 else [(rows, 64), (64, 32)]
+        return product_gflops(work(op, sides, [(*sides[0][:-1], 32)], "float"), cpu)
+
+    assert [rate(rows) for rows in (1, 4, 16, 64, 256, 999)] == pytest.approx([10, 20, 40, 60, 90, 90])
+    assert rate(4, "Gemm") == pytest.approx(20)
+    assert rate(4, batch=3) == cpu.gemm_gflops
+    ours = fuse("Linear", [work("MatMul", [(1, 64), (64, 32)], [(1, 32)], "float")], bytes_read=4, bytes_written=4)
+    assert (product_gflops(ours, cpu), product_gflops(replace(ours, name="Other"), cpu)) == (60.0, cpu.gemm_gflops)
 
 
 def test_single_row_waits_for_its_weights() -> None:
