@@ -39,7 +39,9 @@ def test_profile_is_complete_and_loads(profile: Path) -> None:
     assert set(PROBES) <= set(cpu.rates)
     ours = {f"{k.name}/{k.operands}" for k in calibration.kernel_probes() if k.is_by_element}
     assert len(ours) > 15 and set(cpu.kernel_rates) == ours
-    assert set(cpu.gemm_rates) == {"Conv", *(f"{op}/{rows}" for op in ("MatMul", "Linear") for rows in GEMM_ROWS)}
+    products = {f"{k.name}/{k.gemm.m}" for k in calibration.kernel_probes() if k.gemm}
+    assert {f"Linear/{rows}" for rows in GEMM_ROWS} <= products
+    assert set(cpu.gemm_rates) == {"Conv", *(f"MatMul/{rows}" for rows in GEMM_ROWS), *products}
     assert cpu.attention_efficiency > 0 and cpu.attention_us > 0
     assert "measured by `onnxfuse calibrate` on " in cpu.sources[0]
     numbers = [
