@@ -44,6 +44,8 @@ const TypeTraits* FindType(Type type) {
 
 const PrimitiveTraits& TraitsOf(Primitive primitive) { return kTraits[static_cast<size_t>(primitive)]; }
 
+constexpr std::string_view kConcat = "Concat";
+
 bool IsWhole(Type type) { return !IsReal(type) && type != Type::kBool; }
 
 // Whether the arguments' types, all `type` (of a Where: the two that are chosen from), suit the rule.
@@ -143,6 +145,12 @@ class Line {
     Fail("'" + name + "' must be an element type: float, float16, bfloat16, double, int8 ... uint64 or bool");
   }
 
+  // Whether a number stands next, which no name begins like.
+  bool AtAxis() {
+    SkipSpace();
+    return at_ < text_.size() && (text_[at_] == '-' || std::isdigit(static_cast<unsigned char>(text_[at_])));
+  }
+
   // Everything up to `end`, which stays.
   std::string Until(char end) {
     SkipSpace();
@@ -173,6 +181,8 @@ class Parser {
     std::vector<std::string_view> lines = Split(text);
     if (lines.size() < 2) Line(text, 1).Fail("a program has a line of inputs, its values, and a line of results");
     ReadInputs(Line(lines.front(), 1));
+    // Inputs come before steps, and what is joined is an input.
+    for (size_t i = 1; i + 1 < lines.size(); ++i) ReadJoin(Line(lines[i], i + 1));
     for (size_t i = 1; i + 1 < lines.size(); ++i) ReadStep(Line(lines[i], i + 1));
     ReadResults(Line(lines.back(), lines.size()));
     return std::move(program_);
@@ -203,13 +213,52 @@ class Parser {
     }
   }
 
+  // A line of a Concat; others are left alone.
+  void ReadJoin(Line line) {
+    const std::string name = line.Name();
+    line.Expect(":");
+    const Type type = line.TypeName();
+    line.Expect("=");
+    if (line.Name() != kConcat) return;
+    line.Expect("(");
+    Join join;
+    while (!line.AtAxis()) {
+      join.pieces.push_back(ValueNamed(line.Name(), line));
+      line.Expect(",");
+      const auto piece = static_cast<size_t>(join.pieces.back());
+      if (program_.IsJoin(piece) || program_.inputs[piece] != type || program_.is_row_input[piece]) {
+        line.Fail("Concat must be of inputs of its own type that are not marked /row");
+      }
+    }
+    const std::string axis = line.Until(')');
+    if (join.pieces.empty() || join.pieces.size() > Program::kMostPieces) {
+      line.Fail("Concat must be of 1 to " + std::to_string(Program::kMostPieces) + " inputs; got " +
+                std::to_string(join.pieces.size()));
+    }
+    if (!ParseWhole(std::string_view(axis), &join.axis) || join.axis >= 0) {
+      line.Fail("the axis of a Concat must be a number below 0, counted from the end; got '" + axis + "'");
+    }
+    CloseStep(&line);
+    program_.joins.push_back(std::move(join));
+    program_.inputs.push_back(type);
+    program_.is_row_input.push_back(false);
+    Define(name, line);
+  }
+
+  static void CloseStep(Line* line) {
+    line->Expect(")");
+    if (!line->AtEnd()) line->Fail("nothing may stand behind the ')'");
+  }
+
   void ReadStep(Line line) {
     Step step;
     const std::string name = line.Name();
     line.Expect(":");
     step.type = line.TypeName();
     line.Expect("=");
-    step.primitive = PrimitiveNamed(line.Name(), line);
+    const std::string primitive = line.Name();
+    if (primitive == kConcat) return;
+    step.primitive = PrimitiveNamed(primitive, line);
     line.Expect("(");
     if (step.primitive == Primitive::kConst) {
       ReadConstant(line.Until(')'), line, &step);
@@ -218,8 +267,7 @@ class Parser {
     } else {
       ReadArguments(&line, &step);
     }
-    line.Expect(")");
-    if (!line.AtEnd()) line.Fail("nothing may stand behind the ')'");
+    CloseStep(&line);
     if (program_.steps.size() == Program::kMostSteps) {
       line.Fail("a program must have at most " + std::to_string(Program::kMostSteps) + " values");
     }
@@ -251,7 +299,8 @@ class Parser {
     line->Expect(",");
     const std::string axis = line->Until(')');
     const bool is_axis = ParseWhole(std::string_view(axis), &step->whole);
-    if (!is_axis || step->type != Type::kInt64 || !program_.IsInput(step->arguments[0])) {
+    const auto input = static_cast<size_t>(step->arguments[0]);
+    if (!is_axis || step->type != Type::kInt64 || input >= program_.GivenCount()) {
       line->Fail("Dim must be int64, of an input and a number; got axis '" + axis + "'");
     }
   }
@@ -374,6 +423,9 @@ std::vector<bool> Program::Broadcasts() const {
   };
   for (const Step& step : steps) {
     for (const int argument : step.arguments) mark(step.primitive == Primitive::kDim ? measured : read, argument);
+  }
+  for (const Join& join : joins) {
+    for (const int piece : join.pieces) mark(measured, piece);
   }
   for (const int result : results) mark(read, result);
   for (size_t i = 0; i < inputs.size(); ++i) measured[i] = read[i] || !measured[i];

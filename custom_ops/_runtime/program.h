@@ -9,8 +9,9 @@
 //
 // First line: the inputs; one marked /row has one element a row. Last line: the results, any values, inputs too.
 // Between them one value a line. Names are letters, digits and _; each is defined once and before its use. Shapes are
-// not in the text: inputs broadcast to one shape when the program runs, and `v1:int64 = Dim(x0, -1)` is a size of an
-// input, which takes no part in that where nothing else reads it.
+// not in the text: inputs broadcast to one shape when the program runs. `v1:int64 = Dim(x0, -1)` is a size of an input,
+// and `v2:float = Concat(x0, x1, -1)` inputs one behind the other along an axis, which then stand for one input; an
+// input that only such values read takes no part in the broadcast.
 #pragma once
 
 #include <cstdint>
@@ -89,20 +90,29 @@ struct Step {
   int64_t whole = 0;  // of a Dim: the axis, counted from the end where it is negative
 };
 
+// Given inputs that lie one behind the other along an axis, counted from the end: -1 is the last.
+struct Join {
+  std::vector<int> pieces;
+  int64_t axis = -1;
+};
+
 struct Program {
-  std::vector<Type> inputs;
+  std::vector<Type> inputs;  // those that are given, then one for each join
   std::vector<bool> is_row_input;
+  std::vector<Join> joins;
   std::vector<Step> steps;
   std::vector<int> results;
 
-  static constexpr size_t kMostInputs = 32, kMostResults = 16, kMostSteps = 512;
+  static constexpr size_t kMostInputs = 32, kMostPieces = 8, kMostResults = 16, kMostSteps = 512;
 
   // Throws std::invalid_argument, which says which line is wrong and what must stand there.
   static Program Parse(std::string_view text);
 
+  size_t GivenCount() const { return inputs.size() - joins.size(); }
   int InputCount() const { return static_cast<int>(inputs.size()); }
   int ValueCount() const { return InputCount() + static_cast<int>(steps.size()); }
   bool IsInput(int value) const { return value < InputCount(); }
+  bool IsJoin(size_t input) const { return input >= GivenCount(); }
   const Step& StepOf(int value) const { return steps[static_cast<size_t>(value - InputCount())]; }
   Type TypeOf(int value) const { return IsInput(value) ? inputs[static_cast<size_t>(value)] : StepOf(value).type; }
   bool HasReduction() const;

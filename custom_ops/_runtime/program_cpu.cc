@@ -33,8 +33,8 @@ struct Task {
   const Program& program;
   const Plan& plan;
   const Space& space;
-  const std::vector<const void*>& inputs;
-  const std::vector<Shape>& shapes;
+  const std::vector<const void*>& inputs;  // null for those that are joined
+  const std::vector<Shape>& shapes;        // of those that are given
   const std::vector<void*>& results;
   const std::vector<bool>& is_row_result;
   int64_t block;     // elements
@@ -72,43 +72,9 @@ void SplatConstant(Type type, double real, int64_t whole, void* y) {
   }
 }
 
-// Copies the elements begin to end of a row to y, one after the other. x: the row's first; the strides in elements.
-class Gatherer {
- public:
-  Gatherer(const std::vector<Axis>& axes, size_t input, int element_size)
-      : axes_(axes), input_(input), size_(element_size) {}
-
-  void Copy(const char* x, int64_t begin, int64_t end, char* y) const {
-    const Axis& last = axes_.back();
-    while (begin < end) {
-      const int64_t at = begin % last.size;
-      const int64_t count = std::min(last.size - at, end - begin);
-      CopyRun(x + Offset(begin) * size_, last.strides[input_], count, y);
-      begin += count;
-      y += count * size_;
-    }
-  }
-
- private:
-  int64_t Offset(int64_t element) const {
-    int64_t offset = 0;
-    for (size_t i = axes_.size(); i-- > 0; element /= axes_[i].size) {
-      offset += element % axes_[i].size * axes_[i].strides[input_];
-    }
-    return offset;
-  }
-
-  void CopyRun(const char* x, int64_t stride, int64_t count, char* y) const {
-    switch (size_) {
-      case 1: return Elements<uint8_t>(x, stride, count, y);
-      case 2: return Elements<uint16_t>(x, stride, count, y);
-      case 4: return Elements<uint32_t>(x, stride, count, y);
-      default: return Elements<uint64_t>(x, stride, count, y);
-    }
-  }
-
-  template <typename T>
-  static void Elements(const char* x, int64_t stride, int64_t count, char* y) {
+// Elements of an input, `stride` elements apart, one after the other to y.
+void CopyElements(const char* x, int64_t stride, int64_t count, int64_t size, char* y) {
+  auto copy = [&]<typename T>() {
     const T* from = reinterpret_cast<const T*>(x);
     T* to = reinterpret_cast<T*>(y);
     if (stride == 1) {
@@ -118,19 +84,83 @@ class Gatherer {
     } else {
       for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
     }
+  };
+  switch (size) {
+    case 1: return copy.operator()<uint8_t>();
+    case 2: return copy.operator()<uint16_t>();
+    case 4: return copy.operator()<uint32_t>();
+    default: return copy.operator()<uint64_t>();
+  }
+}
+
+// What is joined, as if it lay in one piece: in each period, the share of one piece behind that of the other.
+class JoinedMemory {
+ public:
+  JoinedMemory(const Join& join, Type type, const std::vector<const void*>& inputs, const std::vector<Shape>& shapes)
+      : size_(SizeOf(type)) {
+    for (const int piece : join.pieces) {
+      const Shape& shape = shapes[static_cast<size_t>(piece)];
+      int64_t share = 1;
+      for (int64_t axis = join.axis; axis < 0; ++axis) share *= shape[shape.size() - static_cast<size_t>(-axis)];
+      data_.push_back(static_cast<const char*>(inputs[static_cast<size_t>(piece)]));
+      starts_.push_back(starts_.back() + share);
+    }
   }
 
-  const std::vector<Axis>& axes_;
-  size_t input_;
+  // The place of the element at `offset`; *left: how many more there are without a break, it included.
+  const char* At(int64_t offset, int64_t* left) const {
+    const int64_t period = starts_.back(), turn = offset / period, at = offset % period;
+    size_t piece = 0;
+    while (at >= starts_[piece + 1]) ++piece;
+    *left = starts_[piece + 1] - at;
+    return data_[piece] + (turn * (starts_[piece + 1] - starts_[piece]) + at - starts_[piece]) * size_;
+  }
+
+  void Copy(int64_t offset, int64_t stride, int64_t count, char* y) const {
+    while (count > 0) {
+      int64_t left = 0;
+      const char* x = At(offset, &left);
+      const int64_t run = stride == 0 ? count : std::min(count, (left + stride - 1) / stride);
+      CopyElements(x, stride, run, size_, y);
+      offset += run * stride;
+      count -= run;
+      y += run * size_;
+    }
+  }
+
+ private:
+  std::vector<const char*> data_;
+  std::vector<int64_t> starts_ = {0};
   int64_t size_;
 };
+
+// Calls copy(offset, stride, count, y) for the runs of an input that elements begin to end of a row are, with the offset
+// from the row's first element. y: for the elements, one after the other.
+template <typename Copy>
+void Gather(const std::vector<Axis>& axes, size_t input, int64_t size, int64_t begin, int64_t end, char* y, Copy copy) {
+  const Axis& last = axes.back();
+  while (begin < end) {
+    int64_t offset = 0, element = begin;
+    for (size_t i = axes.size(); i-- > 0; element /= axes[i].size) {
+      offset += element % axes[i].size * axes[i].strides[input];
+    }
+    const int64_t count = std::min(last.size - begin % last.size, end - begin);
+    copy(offset, last.strides[input], count, y);
+    begin += count;
+    y += count * size;
+  }
+}
 
 // One thread's work on a run.
 class Worker {
  public:
   explicit Worker(Task& run)
       : run_(run), plan_(run.plan), bases_(static_cast<size_t>(plan_.first_register) + plan_.registers.size()),
-        rows_(run.inputs.size()) {
+        rows_(run.inputs.size()), offsets_(run.inputs.size(), 0) {
+    for (size_t i = 0; i < run.program.joins.size(); ++i) {
+      const Type type = run.program.inputs[run.program.GivenCount() + i];
+      joined_.emplace_back(run.program.joins[i], type, run.inputs, run.shapes);
+    }
     PlaceRegisters();
     for (const Preset& preset : plan_.presets) {
       const int64_t whole = preset.dim_input < 0 ? preset.whole : Dim(preset);
@@ -198,7 +228,7 @@ class Worker {
   void FindStreams() {
     const std::vector<Axis>& outer = run_.space.outer;
     const int64_t elements = run_.space.rows * run_.space.row_size;
-    for (size_t i = 0; i < run_.inputs.size(); ++i) {
+    for (size_t i = 0; i < run_.program.GivenCount(); ++i) {
       if (elements * SizeOf(run_.program.inputs[i]) < kFetchBytes) continue;
       const bool is_new = outer.empty() || outer.back().strides[i] != 0;
       if (run_.space.ReachOf(i) != Reach::kElement || run_.space.IsGathered(i) || !is_new) continue;
@@ -215,8 +245,9 @@ class Worker {
   void StartRow(int64_t row) {
     row_ = row;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      const int64_t size = SizeOf(run_.program.inputs[i]);
-      rows_[i] = static_cast<const char*>(run_.inputs[i]) + RowOffset(i) * size;
+      offsets_[i] = RowOffset(i);
+      if (run_.program.IsJoin(i)) continue;
+      rows_[i] = static_cast<const char*>(run_.inputs[i]) + offsets_[i] * SizeOf(run_.program.inputs[i]);
     }
     Execute(plan_.passes[0].before, 0, 0);
   }
@@ -295,7 +326,7 @@ class Worker {
   }
 
   void PlaceBlock(int64_t begin) {
-    for (size_t i = 0; i < rows_.size(); ++i) {
+    for (size_t i = 0; i < run_.program.GivenCount(); ++i) {
       At(static_cast<int>(i)) = const_cast<char*>(rows_[i]) + begin * SizeOf(run_.program.inputs[i]);
     }
     for (size_t i = 0; i < run_.results.size(); ++i) {
@@ -336,9 +367,8 @@ class Worker {
     const auto x = static_cast<size_t>(instruction.x[0].base);
     const int size = instruction.element_size;
     switch (instruction.action) {
-      case Action::kSplat: return Splat(rows_[x], At(instruction.y.base), size);
-      case Action::kGather:
-        return Gatherer(run_.space.inner, x, size).Copy(rows_[x], begin, end, At(instruction.y.base));
+      case Action::kSplat: return Splat(First(x), At(instruction.y.base), size);
+      case Action::kGather: return GatherInput(x, size, begin, end, At(instruction.y.base));
       case Action::kStoreOne: {
         const auto result = static_cast<size_t>(instruction.y.base - run_.program.InputCount());
         std::memcpy(static_cast<char*>(run_.results[result]) + row_ * size, bases_[x], static_cast<size_t>(size));
@@ -348,10 +378,32 @@ class Worker {
     }
   }
 
+  const JoinedMemory& JoinedInput(size_t input) const { return joined_[input - run_.program.GivenCount()]; }
+
+  // The first element that an input has for the row at hand.
+  const char* First(size_t input) const {
+    int64_t left = 0;
+    return run_.program.IsJoin(input) ? JoinedInput(input).At(offsets_[input], &left) : rows_[input];
+  }
+
+  void GatherInput(size_t input, int64_t size, int64_t begin, int64_t end, char* y) const {
+    const std::vector<Axis>& axes = run_.space.inner;
+    if (run_.program.IsJoin(input)) {
+      return Gather(axes, input, size, begin, end, y, [&](int64_t offset, int64_t stride, int64_t count, char* to) {
+        JoinedInput(input).Copy(offsets_[input] + offset, stride, count, to);
+      });
+    }
+    Gather(axes, input, size, begin, end, y, [&](int64_t offset, int64_t stride, int64_t count, char* to) {
+      CopyElements(rows_[input] + offset * size, stride, count, size, to);
+    });
+  }
+
   Task& run_;
   const Plan& plan_;
-  std::vector<char*> bases_;                      // inputs and results of the block at hand, then registers
-  std::vector<const char*> rows_;                 // inputs of the row at hand
+  std::vector<char*> bases_;       // inputs and results of the block at hand, then registers
+  std::vector<const char*> rows_;  // inputs of the row at hand, but for those that are joined
+  std::vector<int64_t> offsets_;   // of the row at hand from the first element of each input
+  std::vector<JoinedMemory> joined_;
   std::vector<std::pair<int, int64_t>> streams_;  // inputs that are read once from end to end: base, element size
   // A block of a result that was computed and is on its way to memory.
   struct Streamed {
@@ -383,7 +435,8 @@ PlanLayout LayoutOf(const Space& space, const Program& program, const std::vecto
   PlanLayout layout;
   for (size_t i = 0; i < inputs.size(); ++i) {
     layout.inputs.push_back(space.ReachOf(i));
-    layout.is_gathered.push_back(space.IsGathered(i));
+    const bool is_joined = program.IsJoin(i) && layout.inputs[i] == Reach::kElement;
+    layout.is_gathered.push_back(is_joined || space.IsGathered(i));
   }
   for (size_t i = 0; i < results.size(); ++i) {
     layout.aliased_input.push_back(AliasOf(results[i], inputs));
@@ -478,8 +531,10 @@ void CpuProgram::MakePlans(Plans* plans) const {
   plans->blocks = MakePlan(lowered_, is_row_result_, in_blocks);
 }
 
-void CpuProgram::Run(const std::vector<const void*>& inputs, const std::vector<Shape>& shapes,
+void CpuProgram::Run(const std::vector<const void*>& given, const std::vector<Shape>& shapes,
                      const std::vector<void*>& results, const ParallelFor& parallel) const {
+  std::vector<const void*> inputs = given;
+  inputs.resize(program_.inputs.size(), nullptr);
   const std::shared_ptr<const Plans> plans = PlansFor(shapes, inputs, results);
   const Space& space = plans->space;
   if (space.rows == 0 || (axes_ == 0 && space.row_size == 0)) return;

@@ -22,7 +22,7 @@ class CpuProgram {
   // The shapes of all results. Throws std::invalid_argument where the inputs do not fit.
   std::vector<Shape> ResultShapes(const std::vector<Shape>& inputs) const;
 
-  // inputs and results: memory of the program's types, row-major; results have the shapes above. A result may be the
+  // inputs, those that are given, and results: memory of the program's types, row-major; results have the shapes above. A result may be the
   // memory of an input of its shape and element size. Throws std::invalid_argument where the inputs do not fit or an
   // integer is divided by 0 (the results are then undefined). May be called by several threads at once.
   void Run(const std::vector<const void*>& inputs, const std::vector<Shape>& shapes, const std::vector<void*>& results,

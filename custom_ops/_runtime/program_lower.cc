@@ -12,6 +12,7 @@ class Lowering {
   explicit Lowering(const Program& source) : source_(source) {
     result_.inputs = source.inputs;
     result_.is_row_input = source.is_row_input;
+    result_.joins = source.joins;
     for (int i = 0; i < source.InputCount(); ++i) new_value_.push_back(i);
   }
 

@@ -35,10 +35,10 @@ void CheckCounts(const ProgramOp& op, const OrtKernelInfo* info, const Program& 
   size_t inputs = 0, outputs = 0;
   Check(ort::KernelInfo_GetInputCount(op.api)(info, &inputs));
   Check(ort::KernelInfo_GetOutputCount(op.api)(info, &outputs));
-  if (inputs == program.inputs.size() && outputs == program.results.size()) return;
-  throw std::runtime_error("the node must have the program's " + std::to_string(program.inputs.size()) +
-                           " inputs and " + std::to_string(program.results.size()) + " outputs; got " +
-                           std::to_string(inputs) + " and " + std::to_string(outputs));
+  if (inputs == program.GivenCount() && outputs == program.results.size()) return;
+  throw std::runtime_error("the node must have the program's " + std::to_string(program.GivenCount()) + " inputs and " +
+                           std::to_string(program.results.size()) + " outputs; got " + std::to_string(inputs) +
+                           " and " + std::to_string(outputs));
 }
 
 OrtStatus* ORT_CALL MakeKernel(const OrtCustomOp* custom, const OrtApi*, const OrtKernelInfo* info, void** result) {
@@ -62,9 +62,9 @@ class ProgramCall {
       : node_(node), api_(node.op.api), context_(context), program_(node.program.program()) {}
 
   void Run() {
-    inputs_.reserve(program_.inputs.size());
-    shapes_.reserve(program_.inputs.size());
-    for (size_t i = 0; i < program_.inputs.size(); ++i) AddInput(i);
+    inputs_.reserve(program_.GivenCount());
+    shapes_.reserve(program_.GivenCount());
+    for (size_t i = 0; i < program_.GivenCount(); ++i) AddInput(i);
     MakeOutputs();
     RuntimePool pool{api_, context_};
     node_.program.Run(inputs_, shapes_, outputs_, RuntimeThreads(&pool));
@@ -150,6 +150,23 @@ Dims Broadcast(const Program& program, const std::vector<Dims>& inputs, size_t a
   return common;
 }
 
+// The sizes of what is joined; those that cannot be told are left open.
+Dims Joined(const Join& join, const std::vector<Dims>& inputs) {
+  Dims joined = inputs[static_cast<size_t>(join.pieces.front())];
+  const auto at = static_cast<size_t>(static_cast<int64_t>(joined.size()) + join.axis);
+  if (at >= joined.size()) return joined;
+  joined[at] = Dim{0, ""};
+  for (const int piece : join.pieces) {
+    const Dims& dims = inputs[static_cast<size_t>(piece)];
+    if (dims.size() != joined.size() || !dims[at].IsKnown()) {
+      joined[at] = {};
+      break;
+    }
+    joined[at].value += dims[at].value;
+  }
+  return joined;
+}
+
 size_t LoadTimeAxes(const ProgramOp& op, OrtShapeInferContext* context) {
   if (!op.spec.has_axes) return 0;
   int64_t axes = 1;
@@ -166,11 +183,12 @@ size_t LoadTimeAxes(const ProgramOp& op, OrtShapeInferContext* context) {
 void InferOutputs(const ProgramOp& op, OrtShapeInferContext* context) {
   const Program program = Program::Parse(ReadLoadTimeString(op.api, context, "program"));
   std::vector<Dims> inputs;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
+  for (size_t i = 0; i < program.GivenCount(); ++i) {
     inputs.push_back(ReadLoadTimeInput(op.api, context, i).dims);
     // The runtime shows a scalar and a tensor of which it knows nothing alike.
     if (inputs.back().empty()) return;
   }
+  for (const Join& join : program.joins) inputs.push_back(Joined(join, inputs));
   const size_t axes = LoadTimeAxes(op, context);
   const std::vector<bool> is_row = program.IsRowShaped();
   for (size_t i = 0; i < program.results.size(); ++i) {

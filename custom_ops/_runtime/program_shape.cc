@@ -36,6 +36,27 @@ void CheckDims(const Program& program, const std::vector<Shape>& inputs) {
   }
 }
 
+// Makes `joined` longer by a piece along an axis that is counted from the end.
+void Append(const Shape& piece, int64_t axis, Shape* joined) {
+  const auto rank = static_cast<int64_t>(piece.size());
+  if (rank + axis < 0) {
+    throw std::invalid_argument("the inputs of a Concat must have the axis " + std::to_string(axis) + "; got " +
+                                Show(piece));
+  }
+  if (joined->empty()) {
+    *joined = piece;
+    return;
+  }
+  const auto at = static_cast<size_t>(rank + axis);
+  bool fits = piece.size() == joined->size();
+  for (size_t i = 0; fits && i < piece.size(); ++i) fits = i == at || piece[i] == (*joined)[i];
+  if (!fits) {
+    throw std::invalid_argument("the inputs of a Concat must be alike but for axis " + std::to_string(axis) + "; got " +
+                                Show(*joined) + " and " + Show(piece));
+  }
+  (*joined)[at] += piece[at];
+}
+
 // Strides of every input along an axis of the common shape; 0 where it does not grow.
 Axis AxisAt(size_t axis, const Shape& common, const std::vector<Shape>& inputs) {
   Axis result{common[axis], {}};
@@ -72,7 +93,17 @@ int64_t SizeOf(const std::vector<Axis>& axes) {
 
 }  // namespace
 
-Shape CommonShape(const Program& program, const std::vector<Shape>& inputs, int64_t axes) {
+std::vector<Shape> WithJoins(const Program& program, std::vector<Shape> given) {
+  for (const Join& join : program.joins) {
+    Shape joined;
+    for (const int piece : join.pieces) Append(given[static_cast<size_t>(piece)], join.axis, &joined);
+    given.push_back(std::move(joined));
+  }
+  return given;
+}
+
+Shape CommonShape(const Program& program, const std::vector<Shape>& given, int64_t axes) {
+  const std::vector<Shape> inputs = WithJoins(program, given);
   CheckDims(program, inputs);
   const std::vector<bool> broadcasts = program.Broadcasts();
   Shape common(static_cast<size_t>(axes), 1);
@@ -99,9 +130,9 @@ Shape ResultShape(const Shape& common, bool is_row, int64_t axes) {
   return shape;
 }
 
-Space MakeSpace(const Program& program, const Shape& common, const std::vector<Shape>& inputs, int64_t axes) {
+Space MakeSpace(const Program& program, const Shape& common, const std::vector<Shape>& given, int64_t axes) {
   const std::vector<bool> broadcasts = program.Broadcasts();
-  std::vector<Shape> shapes = inputs;
+  std::vector<Shape> shapes = WithJoins(program, given);
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!broadcasts[i]) shapes[i].clear();
   }
@@ -116,7 +147,7 @@ Space MakeSpace(const Program& program, const Shape& common, const std::vector<S
     space.outer.push_back(space.inner.front());
     space.inner = std::move(rest);
   }
-  if (space.inner.empty()) space.inner.push_back({1, std::vector<int64_t>(inputs.size(), 0)});
+  if (space.inner.empty()) space.inner.push_back({1, std::vector<int64_t>(shapes.size(), 0)});
   space.rows = SizeOf(space.outer);
   space.row_size = SizeOf(space.inner);
   return space;

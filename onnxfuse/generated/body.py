@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxfuse.generated.primitives import CAST, CONST, DIM, is_reduction
+from onnxfuse.generated.primitives import CAST, CONCAT, CONST, DIM, is_reduction
 from onnxfuse.generated.program import Number, Program, Step
 
 REDUCE_AXES_SINCE = {"ReduceSum": 13}  # from this opset on axes are an input; 18 for the others
@@ -85,6 +85,8 @@ class _Speller:
         elif step.op == DIM:
             axis = self.op("Constant", [], value=scalar(int(step.number or 0), "int64"))
             self.op("Gather", [self.op("Shape", step.operands), axis], output)
+        elif step.op == CONCAT:
+            self.op("Concat", step.operands, output, axis=int(step.number or 0))
         elif step.op == CAST:
             self.op("Cast", step.operands, output, to=onnx_type(step.type))
         elif is_reduction(step.op):
@@ -118,15 +120,15 @@ class _Speller:
 
     def _results(self) -> None:
         depends = _dependencies(self.program)
-        shaping = shaping_inputs(self.program)
+        shaping = shaping_values(self.program)
         shapes: dict[bool, str] = {}
         for i, result in enumerate(self.program.results):
-            if shaping <= depends[result]:
+            if set(shaping) <= depends[result]:
                 self.op("Identity", [result], f"y{i}")
                 continue
             is_row = result in self.program.rows
             if is_row not in shapes:
-                shapes[is_row] = self.op("Shape", [self._common(sorted(shaping), is_row=is_row)])
+                shapes[is_row] = self.op("Shape", [self._common(shaping, is_row=is_row)])
             self.op("Expand", [result, shapes[is_row]], f"y{i}")
 
     def _common(self, shaping: Sequence[str], *, is_row: bool) -> str:
@@ -141,16 +143,19 @@ class _Speller:
         return self.reduce("ReduceSum", self.op("Cast", [common], to=onnx.TensorProto.FLOAT))
 
 
-def shaping_inputs(program: Program) -> set[str]:
-    """The inputs that take part in broadcasting: all but those that only a Dim reads."""
-    read = {o for step in program.steps if step.op != DIM for o in step.operands}
-    sized = {step.operands[0] for step in program.steps if step.op == DIM}
-    return {f"x{i}" for i in range(len(program.inputs))} - (sized - read)
+def shaping_values(program: Program) -> list[str]:
+    """What takes part in broadcasting: inputs, but for those that only Dim and Concat read; and what is made by a Concat."""
+    read = {o for step in program.steps if step.op not in (DIM, CONCAT) for o in step.operands}
+    measured = {o for step in program.steps if step.op in (DIM, CONCAT) for o in step.operands}
+    inputs = [f"x{i}" for i in range(len(program.inputs))]
+    joined = [f"v{i}" for i, step in enumerate(program.steps) if step.op == CONCAT]
+    return [*(name for name in inputs if name in read or name not in measured), *joined]
 
 
 def _dependencies(program: Program) -> dict[str, set[str]]:
-    """The inputs whose elements each value depends on, by name."""
+    """The shaping values on whose elements each value depends, by name."""
     found = {f"x{i}": {f"x{i}"} for i in range(len(program.inputs))}
     for i, step in enumerate(program.steps):
-        found[f"v{i}"] = set().union(*(found[o] for o in step.operands)) if step.op != DIM else set()
+        name = f"v{i}"
+        found[name] = {name} if step.op == CONCAT else set().union(*(found[o] for o in step.operands)) if step.op != DIM else set()
     return found

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from onnxfuse.generated.primitives import CAST, DIM, FLOATS, HALF, PRIMITIVES, UNSIGNED, WHERE, is_integer, is_reduction
+from onnxfuse.generated.primitives import CAST, CONCAT, DIM, FLOATS, HALF, PRIMITIVES, UNSIGNED, WHERE, is_integer, is_reduction
 from onnxfuse.generated.program import Input, Number, Program, Step
 from onnxfuse.generated.runs import RUNS
 
@@ -35,7 +35,7 @@ INEXACT = _named(
     "ReduceMean ReduceProd ReduceSumSquare ReduceL1 ReduceL2 ReduceLogSumExp"
 )
 PLAIN = _named(
-    "Cast Const Identity Where Neg Abs Max Min Less Greater LessOrEqual GreaterOrEqual Equal IsNaN IsInf Dim ReduceMax ReduceMin"
+    "Cast Concat Const Identity Where Neg Abs Max Min Less Greater LessOrEqual GreaterOrEqual Equal IsNaN IsInf Dim ReduceMax ReduceMin"
 )
 STEEP = _named("Tan Sinh Cosh Exp Pow Reciprocal Div Log")  # not of what is inexact already
 DIVISORS = (1, 2, 3, 5, 7)
@@ -75,6 +75,7 @@ class _Maker:
     inputs: list[Input] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     exact: dict[str, bool] = field(default_factory=dict)  # whether all who compute a value get the same bits
+    pieces: set[str] = field(default_factory=set)  # inputs that are only joined
     small: set[str] = field(default_factory=set)  # integers that stay small when squared
     whole: set[str] = field(default_factory=set)  # values that have the whole row, not one number of it
     rows: set[str] = field(default_factory=set)
@@ -84,6 +85,8 @@ class _Maker:
         shape = self._shape()
         axes = self.rng.randint(1, len(shape)) if shape and self.rng.random() < 0.4 else 0
         self.shapes = [self._input(shape, axes) for _ in range(self.rng.randint(1, 4))]
+        for _ in range(self.rng.choice((0, 0, 0, 1, 2)) if shape else 0):
+            self._join(shape)
         for _ in range(self.rng.randint(2, 14)):
             self._grow(axes)
         if not any(is_reduction(step.op) for step in self.steps):
@@ -123,6 +126,23 @@ class _Maker:
             self.small.add(name)
         return tuple(dims[cut:])
 
+    def _join(self, shape: tuple[int, ...]) -> None:
+        """Adds a value of the shape of all, maybe with some sizes 1, that is two or more inputs one behind the other."""
+        kind = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        dims = [1 if d != 1 and self.rng.random() < 0.1 else d for d in shape]
+        at = self.rng.randrange(len(dims))
+        cuts = sorted(self.rng.randint(0, shape[at]) for _ in range(self.rng.randint(1, 3)))
+        sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, shape[at]], strict=True)]
+        names = [f"x{len(self.inputs) + i}" for i in range(len(sizes))]
+        self.inputs += [Input(kind)] * len(sizes)
+        self.shapes += [(*dims[:at], size, *dims[at + 1 :]) for size in sizes]
+        self.pieces.update(names)
+        self.exact |= dict.fromkeys(names, True)
+        made = self._add(Step(CONCAT, kind, tuple(names), at - len(dims)))
+        self.whole.add(made)
+        if is_integer(kind):
+            self.small.add(made)
+
     def _array(self, kind: str, shape: tuple[int, ...]) -> Array:
         if kind == "bool":
             return np.asarray(self.numbers.random(shape) < 0.5)
@@ -141,7 +161,9 @@ class _Maker:
         return self.inputs[int(name[1:])].type if name[0] == "x" else self.steps[int(name[1:])].type
 
     def _names(self) -> list[str]:
-        return [f"x{i}" for i in range(len(self.inputs))] + [f"v{i}" for i in range(len(self.steps))]
+        """Of the values that a step can read."""
+        inputs = [name for name in (f"x{i}" for i in range(len(self.inputs))) if name not in self.pieces]
+        return inputs + [f"v{i}" for i in range(len(self.steps))]
 
     def _pick(self, kinds: Sequence[str]) -> str | None:
         """A value of one of the types, rather a late one."""

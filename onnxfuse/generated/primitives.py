@@ -14,7 +14,8 @@ NUMBERS = (*FLOATS, *INTEGERS)
 BOOL = ("bool",)
 TYPES = (*NUMBERS, *BOOL)
 
-CONST, DIM, CAST, IDENTITY, WHERE = "Const", "Dim", "Cast", "Identity", "Where"
+CONST, DIM, CONCAT, CAST, IDENTITY, WHERE = "Const", "Dim", "Concat", "Cast", "Identity", "Where"
+MOST_PIECES = 8  # of a Concat, which takes inputs of its own type
 
 
 @dataclass(frozen=True)

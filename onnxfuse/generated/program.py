@@ -8,8 +8,9 @@
     -> v3
 
 Inputs, one value a line, results. Inputs broadcast to one shape that is only known when the operator runs; every value has
-it. In a reduction a Reduce has size 1 over the row's axes, and so has what is computed of such values, of constants and of
-inputs declared `/row` alone. docs/generated.md says it all.
+it. `v4:float = Concat(x0, x3, -1)` is inputs one behind the other along an axis, and broadcasts in their place. In a reduction
+a Reduce has size 1 over the row's axes, and so has what is computed of such values, of constants and of inputs declared `/row`
+alone. docs/generated.md says it all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from onnxfuse.errors import UsageError
-from onnxfuse.generated.primitives import CONST, DIM, PRIMITIVES, TYPES, is_integer, is_reduction
+from onnxfuse.generated.primitives import CONCAT, CONST, DIM, MOST_PIECES, PRIMITIVES, TYPES, is_integer, is_reduction
 
 Number = bool | int | float
 
@@ -35,7 +36,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """One value: `op` applied to operands `x0`, `v3`. number: what a Const holds, or the axis of a Dim."""
+    """One value: `op` applied to operands `x0`, `v3`. number: what a Const holds, or the axis of a Dim or Concat."""
 
     op: str
     type: str
@@ -70,6 +71,8 @@ class Program:
         constants: set[str] = set()  # and what is computed of nothing else: they are of no shape
         for i, step in enumerate(self.steps):
             plain = [o for o in step.operands if o not in constants]
+            if step.op == CONCAT:
+                continue
             if step.op == DIM or not plain:
                 constants.add(f"v{i}")
             elif is_reduction(step.op) or found.issuperset(plain):
@@ -122,8 +125,8 @@ def _step(line: str, place: int) -> Step:
     kind, op, words = found[2], found[3], [word.strip() for word in found[4].split(",") if word.strip()]
     if op == CONST and len(words) == 1:
         return Step(op, kind, (), _number(words[0], kind, line))
-    if op == DIM and len(words) == 2:
-        return Step(op, kind, (words[0],), _number(words[1], kind, line))
+    if op in (DIM, CONCAT) and len(words) > 1:
+        return Step(op, kind, tuple(words[:-1]), _number(words[-1], "int64", line))
     return Step(op, kind, tuple(words))
 
 
@@ -167,15 +170,24 @@ def _check_step(step: Step, name: str, known: dict[str, str], inputs: int) -> No
     if missing:
         raise UsageError(f"program: {name} = {step.op} must read inputs or earlier values; it reads {missing[0]!r}")
     primitive = PRIMITIVES.get(step.op)
-    if primitive is None:
+    if primitive is None and step.op != CONCAT:
         raise UsageError(f"program: {name} must be made by a primitive that there is; got {step.op!r}")
-    problem = primitive.problem([known[operand] for operand in step.operands], step.type)
-    if problem is None and (step.number is None) == (step.op in (CONST, DIM)):
-        problem = "a Const has a number and a Dim an axis, and nothing else has one"
+    kinds = [known[operand] for operand in step.operands]
+    problem = _concat_problem(step, kinds) if primitive is None else primitive.problem(kinds, step.type)
+    if problem is None and (step.number is None) == (step.op in (CONST, DIM, CONCAT)):
+        problem = "a Const has a number, a Dim and a Concat have an axis, and nothing else has one"
     if problem is None and step.op == DIM and not step.operands[0].startswith("x"):
         problem = "a Dim is of an input"
     if problem is not None:
         raise UsageError(f"program: {name}:{step.type} = {step.op}({', '.join(_shown(step))}): {problem}")
+
+
+def _concat_problem(step: Step, kinds: list[str]) -> str | None:
+    if not 1 <= len(kinds) <= MOST_PIECES:
+        return f"a Concat is of 1 to {MOST_PIECES} inputs"
+    if any(operand[0] != "x" for operand in step.operands) or set(kinds) != {step.type}:
+        return "a Concat is of inputs of its own type"
+    return "the axis of a Concat is counted from the end: -1 is the last" if step.number is None or step.number >= 0 else None
 
 
 def _check_type(kind: str, name: str) -> None:

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from onnxfuse.errors import UsageError
 from onnxfuse.generated.body import REDUCE_AXES_SINCE
 from onnxfuse.generated.flow import Flow
+from onnxfuse.generated.primitives import CONCAT
 from onnxfuse.generated.program import Program
 from onnxfuse.generated.regions import Group, is_held, is_scalar_constant, restored, row_of
 from onnxfuse.generated.roles import Role, Shape, common_shape, type_of
@@ -49,10 +50,11 @@ def finish(group: Group, flow: Flow) -> Region | str:
     read = [v for node in nodes for v in group.members[node].operands if v is not None]
     made = {v for node in nodes for v in node.outputs}
     outside = [v for v in dict.fromkeys(read) if v not in made]
-    inputs = [v for v in outside if not is_scalar_constant(v)]
-    if _common(inputs) != group.shape:
+    pieces = {v for role in group.members.values() if role.kind == "join" for v in role.operands}
+    inputs = [v for v in outside if v in pieces or not is_scalar_constant(v)]
+    if _shape(group, inputs) != group.shape:
         inputs = outside
-    if not inputs or _common(inputs) != group.shape:
+    if not inputs or _shape(group, inputs) != group.shape:
         return "an operand must have the shape that is computed at; an Expand gives it here"
     outputs = _given(nodes, flow)
     region = _Draft(group, nodes, inputs)
@@ -66,8 +68,15 @@ def finish(group: Group, flow: Flow) -> Region | str:
     return Region(tuple(nodes), group.members, group.shape, group.axes, tuple(inputs), tuple(outputs), program)
 
 
-def _common(values: Sequence[Value]) -> Shape:
-    return common_shape([v.shape or () for v in values])
+def _shape(group: Group, inputs: Sequence[Value]) -> Shape:
+    """What the inputs are broadcast to, those that are joined as one."""
+    joined = [role.shape for role in group.members.values() if role.kind == "join"]
+    return common_shape([*(v.shape or () for v in inputs if _is_read(group, v)), *joined])
+
+
+def _is_read(group: Group, value: Value) -> bool:
+    """Whether something reads the value itself, not only what it is a piece of."""
+    return any(role.kind != "join" and value in role.operands for role in group.members.values())
 
 
 def _given(nodes: Sequence[Node], flow: Flow) -> list[Value]:
@@ -98,6 +107,10 @@ class _Draft:
             if role.kind == "view":
                 assert operands[0] is not None
                 self.names[made] = operands[0]
+            elif role.kind == "join":
+                axis = int(node.attributes["axis"])
+                pieces = [o for o in operands if o is not None]
+                self.names[made] = self.draft.step(CONCAT, type_of(made), *pieces, number=axis - len(role.shape) if axis >= 0 else axis)
             else:
                 self.names[made] = spell(Use(self.draft, node.op, operands, node.attributes, type_of(made)))
         return self.draft.finish([self.names[o] for o in outputs])
@@ -113,7 +126,12 @@ class _Draft:
     def _is_row(self, value: Value) -> bool:
         """Whether an input has size 1 over the axes of a row that has more."""
         axes, shape = self.group.axes, value.shape or ()
-        return bool(axes) and self.group.row != self.group.shape and all(d == 1 for d in shape[max(0, len(shape) - axes) :])
+        return (
+            bool(axes)
+            and _is_read(self.group, value)
+            and self.group.row != self.group.shape
+            and all(d == 1 for d in shape[max(0, len(shape) - axes) :])
+        )
 
 
 # ---- the body

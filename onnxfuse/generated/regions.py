@@ -115,7 +115,7 @@ class _Grower:
         of_rows = (other.axes and not one.axes and one.shape == other.row) or (one.axes and not other.axes and other.shape == one.row)
         if not (in_line or of_rows) or not self._is_bounded([*one.members, *other.members]):
             return False
-        return are_put_back({**one.members, **other.members}) and not self.merger.waits([one.block, other.block])
+        return fit({**one.members, **other.members}) and not self.merger.waits([one.block, other.block])
 
     def _readers(self, node: Node) -> list[Merged]:
         return [reader for value in node.outputs if value is not None for reader in self.merger.readers(value)]
@@ -139,7 +139,7 @@ class _Grower:
             return False
         if not self._is_in_line(node, role, made, group) or not self._is_bounded([*made.members, *group.members]):
             return False
-        return are_put_back({**made.members, **group.members}) and not self.merger.waits([made.block, group.block])
+        return fit({**made.members, **group.members}) and not self.merger.waits([made.block, group.block])
 
     def _is_in_line(self, node: Node, role: Role, made: Group, group: Group) -> bool:
         """Whether all that either makes can be computed at one shape, and what others read has that shape or a row's."""
@@ -179,7 +179,13 @@ def is_scalar_constant(value: Value) -> bool:
     return value.shape is not None and all(d == 1 for d in value.shape) and value.is_constant
 
 
-def are_put_back(members: Mapping[Node, Role]) -> bool:
+def fit(members: Mapping[Node, Role]) -> bool:
+    """Whether nodes can stand in one region, as far as their own reads go."""
+    joined = (v.producer for role in members.values() if role.kind == "join" for v in role.operands if v is not None)
+    return all(made not in members for made in joined) and _are_put_back(members)
+
+
+def _are_put_back(members: Mapping[Node, Role]) -> bool:
     """Whether only what puts back lost axes reads a reduction that lost them: for others it lies along other axes than its rows."""
     lost = (node for node, role in members.items() if role.dropped)
     return all(restores(user) is node for node in lost for v in node.outputs if v is not None for user in v.users if user in members)

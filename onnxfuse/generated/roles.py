@@ -1,4 +1,4 @@
-"""What a node can be to a generated operator: pointwise, a reduction of rows, something that only views; or why it is nothing of these."""
+"""What a node can be to a generated operator: pointwise, a reduction of rows, a view, inputs that are joined; or why it has no part."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal, TypeAlias
 
 import onnx
 
-from onnxfuse.generated.primitives import TYPES
+from onnxfuse.generated.primitives import CONCAT, MOST_PIECES, TYPES
 from onnxfuse.generated.writer import POINTWISE, REDUCE, ROWS
 from onnxfuse.graph import Node, Value, constant_value
 from onnxfuse.symbolic import Dim, broadcast
 
 Shape: TypeAlias = tuple[Dim, ...]
-Kind = Literal["pointwise", "row", "reduce", "view"]
+Kind = Literal["pointwise", "row", "reduce", "view", "join"]
 VIEWS = ("Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Expand", "Dropout")
 CUMULATIVE = ("CumSum", "CumProd")
 AXES_INPUT_SINCE = 18
@@ -26,7 +26,8 @@ class Role:
     """What a node does, and from which of its inputs.
 
     shape: of its result where that stands in one line with the operands; a reduction keeps its axes with size 1. axes: how
-    many trailing axes form the row, 0 where there is none. dropped: a reduction whose own result has lost those axes.
+    many trailing axes form the row, 0 where there is none. dropped: a reduction whose own result has lost those axes. The
+    operands of a join, a Concat, are read from outside.
     """
 
     kind: Kind
@@ -43,6 +44,8 @@ def role_of(node: Node) -> Role | str:
         return reason
     shape = node.outputs[0].shape if node.outputs and node.outputs[0] is not None else None
     assert shape is not None
+    if node.op == CONCAT:
+        return Role("join", tuple(v for v in node.inputs if v is not None), shape)
     if node.op in POINTWISE:
         operands = node.inputs[:1] if node.op == "CastLike" else node.inputs
         return Role("pointwise", tuple(operands), shape)
@@ -52,10 +55,12 @@ def role_of(node: Node) -> Role | str:
 
 
 def _reason_against(node: Node) -> str | None:
-    if node.domain or node.subgraphs or node.op not in (*POINTWISE, *ROWS, *REDUCE, *VIEWS):
+    if node.domain or node.subgraphs or node.op not in (*POINTWISE, *ROWS, *REDUCE, *VIEWS, CONCAT):
         if node.op in CUMULATIVE:
             return f"{node.op} is cumulative: each element waits for the one before it"
         return f"{node.op} is neither pointwise nor a reduction of rows"
+    if node.op == CONCAT and len(node.inputs) > MOST_PIECES:
+        return f"a Concat of {len(node.inputs)} is left as it is; of at most {MOST_PIECES} it would be taken"
     if node.op == "Dropout" and (len(node.outputs) > 1 and node.outputs[1] is not None or node.input(2) is not None):
         return "a Dropout whose mask or mode is used is no view"
     value = node.outputs[0] if node.outputs else None

@@ -35,6 +35,7 @@ def test_the_made_up_programs_run_and_are_of_every_sort() -> None:
         "bfloat16",
     }
     assert any(e.program.is_reduction and e.axes > 1 for e in ran)
+    assert any(e.program.is_reduction and "Concat" in e.program.ops for e in ran)
     assert any(0 in a.shape for e in ran for a in e.arrays)
     assert any(a.ndim == 0 for e in ran for a in e.arrays)
     assert any(np.isnan(a).any() for e in ran for a in e.arrays if a.dtype.kind == "f")

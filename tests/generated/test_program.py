@@ -25,7 +25,13 @@ v6:float = Mul(v4, x2)
 -> v4, v5"""
 
 
-@pytest.mark.parametrize("text", [MIXED, NORM])
+JOINED = """x0:int8 x1:int8 x2:int8/row
+v0:int8 = Concat(x0, x1, -2)
+v1:int8 = Max(v0, x2)
+-> v1, v0"""
+
+
+@pytest.mark.parametrize("text", [MIXED, NORM, JOINED])
 def test_text_reads_back_as_it_was_written(text: str) -> None:
     assert parse(text).text == text
 
@@ -50,6 +56,7 @@ def test_types_and_rows_follow_from_the_text() -> None:
     assert program.rows == {"x1", "v0", "v3", "v4"}
     assert program.is_reduction
     assert not parse(MIXED).is_reduction
+    assert parse(JOINED).rows == {"x2"}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,9 @@ def test_types_and_rows_follow_from_the_text() -> None:
         ("v0:float = Const()", "a Const has a number"),
         ("v1:float = Abs(x0)", "value 0 must be written `v0:float"),
         ("v0:float = Where(x2, x0, x1)", "operands of one type"),
+        ("v0:float = Concat(x0, x1, -1)", "inputs of its own type"),
+        ("v0:float = Concat(x0, 1)", "counted from the end"),
+        ("v0:float = Concat(x0)", "counted from the end"),
     ],
 )
 def test_a_wrong_line_is_refused_with_what_must_stand_there(line: str, words: str) -> None:

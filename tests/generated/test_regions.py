@@ -82,6 +82,37 @@ def test_an_expand_vanishes_only_where_another_operand_has_its_shape() -> None:
     assert kept(generate(alone)[0]) == ["Expand"]
 
 
+def test_a_concat_is_read_by_the_operator_that_reads_it() -> None:
+    text = """g (float[b,1,8] c, float[b,n,8] x, float[8] w) => (float[b,m,8] y, float[b,m,8] j) {
+        e = Exp(x) j = Concat<axis=1>(c, e) a = Mul(j, w) y = Tanh(a)
+    }"""
+    model, report = generate(text)
+    assert kept(model) == ["Exp"]
+    assert report.fused[0].target == "FusedElementwise[Concat+Mul+Tanh]"
+    assert "v0:float = Concat(x0, x1, -2)" in programs(model)[0]
+
+
+def test_what_a_concat_reads_stays_outside_of_its_region() -> None:
+    """Even where it could be broadcast to the shape of that."""
+    text = """g (float[7,8] x, float[1,8] z) => (float[8,8] y) <float[1,8] w = {1, 2, 3, 4, 5, 6, 7, 8}> {
+        a = Exp(z) b = Mul(a, z) j = Concat<axis=0>(b, x) c = Add(j, w) y = Abs(c)
+    }"""
+    model, _ = generate(text)
+    assert (len(programs(model)), kept(model)) == (2, [])
+
+
+def test_a_concat_of_many_or_of_few_numbers() -> None:
+    many = ", ".join(["x"] * 9)
+    found = apart(f"g (float[4,8] x) => (float[4,72] y) {{ j = Concat<axis=1>({many}) a = Exp(j) y = Neg(a) }}")
+    assert "a Concat of 9 is left as it is" in found["j"]
+    model, _ = generate(
+        "g (float[4,8] x) => (float[5,8] y) <float[1,8] w = {1,1,1,1,1,1,1,1}> { j = Concat<axis=0>(w, x) a = Exp(j) y = Neg(a) }"
+    )
+    assert (len(programs(model)), kept(model)) == (1, [])
+    model, _ = generate("g (float[4] x) => (float[5] y) <float[1] w = {3}> { j = Concat<axis=0>(w, x) a = Exp(j) y = Mul(a, w) }")
+    assert (len(programs(model)), kept(model)) == (1, [])
+
+
 # ---- rows
 
 

@@ -122,6 +122,7 @@ BODIES = [
     "x0:float x1:float\nv0:float = Const(0.5)\nv1:float = Mul(x0, v0)\nv2:float = Gelu(v1)\nv3:float = GeluTanh(x1)\n-> v2, v3",
     "x0:float x1:float/row\nv0:float = ReduceMax(x0)\nv1:float = Sub(x0, v0)\nv2:float = ReduceSum(v1)\nv3:float = Add(v2, x1)\n-> v3, v1",
     "x0:float x1:int64\nv0:int64 = Dim(x0, -1)\nv1:int64 = Add(v0, x1)\n-> v1",
+    "x0:float x1:float\nv0:float = Concat(x0, x1, -2)\nv1:float = Const(2.0)\nv2:float = Mul(v0, v1)\n-> v1, v2",
 ]
 
 

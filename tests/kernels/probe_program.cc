@@ -52,7 +52,7 @@ EXPORT void program_free(void* program) { delete static_cast<CpuProgram*>(progra
 EXPORT void program_shapes(const void* state, const int64_t* dims, int64_t* out, char* error) {
   const auto& program = *static_cast<const CpuProgram*>(state);
   Catch(error, [&] {
-    for (const Shape& shape : program.ResultShapes(ShapesFrom(dims, program.program().inputs.size()))) {
+    for (const Shape& shape : program.ResultShapes(ShapesFrom(dims, program.program().GivenCount()))) {
       *out++ = static_cast<int64_t>(shape.size());
       for (const int64_t size : shape) *out++ = size;
     }
@@ -62,7 +62,7 @@ EXPORT void program_shapes(const void* state, const int64_t* dims, int64_t* out,
 EXPORT void program_run(const void* state, const void** inputs, const int64_t* dims, void** results, int threads,
                         char* error) {
   const auto& program = *static_cast<const CpuProgram*>(state);
-  const size_t count = program.program().inputs.size();
+  const size_t count = program.program().GivenCount();
   Catch(error, [&] {
     program.Run(std::vector<const void*>(inputs, inputs + count), ShapesFrom(dims, count),
                 std::vector<void*>(results, results + program.program().results.size()), Threads(&threads));

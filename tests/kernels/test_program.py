@@ -399,6 +399,43 @@ def test_large_results_are_written_past_the_caches(kernels: Kernels) -> None:
     assert (got[0] == -x).all() and (got[1] == x).all()
 
 
+JOINED = (  # shapes of the pieces, axis, shape of another input
+    (((5,), (3,)), -1, (8,)),
+    (((2, 700), (2, 0), (2, 331)), -1, (1031,)),
+    (((1, 33), (4, 33), (2, 33)), -2, (7, 1)),
+    (((2, 3, 1), (2, 5, 1)), -2, (2, 8, 129)),
+    (((2, 3, 17), (2, 5, 17)), -2, (4, 1, 8, 17)),
+    (((3, 1, 65), (1, 1, 65)), -3, (4, 9, 65)),
+    (tuple((3, 1 + i) for i in range(8)), -1, (3, 1)),
+    (((0, 4), (0, 4)), -2, (1, 4)),
+)
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "int8", "float16"])
+@pytest.mark.parametrize(("shapes", "axis", "beside"), JOINED)
+def test_joined_inputs_are_one_input(
+    kernels: Kernels, kind: str, shapes: tuple[tuple[int, ...], ...], axis: int, beside: tuple[int, ...]
+) -> None:
+    arrays = [samples(kind, math.prod(shape), seed).reshape(shape) for seed, shape in enumerate((*shapes, beside))]
+    names = [f"x{i}" for i in range(len(arrays))]
+    head = " ".join(f"{name}:{kind}" for name in names)
+    text = f"{head}\nv0:{kind} = Max({names[-1]}, {names[-1]})\nv1:{kind} = Concat({', '.join(names[:-1])}, {axis})\n"
+    program = Compiled(kernels, f"{text}v2:bool = Less(v1, v0)\n-> v2, v1")
+    for threads in (1, 3):
+        less, joined = program(*arrays, threads=threads)
+        want = np.concatenate(arrays[:-1], axis)
+        same_bits(less, np.less(want, arrays[-1]))
+        same_bits(joined, np.broadcast_to(want, less.shape).copy())
+
+
+def test_inputs_that_cannot_be_joined_are_an_error(kernels: Kernels) -> None:
+    program = Compiled(kernels, "x0:float x1:float\nv0:float = Concat(x0, x1, -2)\n-> v0")
+    wrong = {((2, 3), (2, 4)): "alike but for axis -2; got .2,3. and .2,4.", ((3,), (3,)): "must have the axis -2"}
+    for shapes, words in wrong.items():
+        with pytest.raises(ProgramError, match=words):
+            program(*(np.zeros(shape, np.float32) for shape in shapes))
+
+
 def test_sizes_of_inputs(kernels: Kernels) -> None:
     text = "x0:float x1:int64\nv0:int64 = Dim(x0, -1)\nv1:int64 = Dim(x0, 0)\nv2:int64 = Mul(v0, x1)\nv3:int64 = Add(v2, v1)\n-> v3"
     x = np.arange(40)

@@ -191,3 +191,24 @@ def test_a_row_input_must_have_one_element_a_row(kernels: Kernels) -> None:
 def test_reductions_need_axes(kernels: Kernels) -> None:
     with pytest.raises(ProgramError, match="reductions need at least one axis"):
         Compiled(kernels, reduce("ReduceSum", "float"))
+
+
+@pytest.mark.parametrize("axis", [-3, -2, -1])
+def test_rows_of_joined_inputs(kernels: Kernels, axis: int) -> None:
+    """Pieces of a row, whole rows, and rows of several axes; short rows, and ones that are read again for each pass."""
+    for tail in ((3, 9), (2, 40000)):
+        shapes = [[2, *tail], [2, *tail]]
+        shapes[1][axis] = 5
+        arrays = [np.random.default_rng(seed).standard_normal(shape).astype(np.float32) for seed, shape in enumerate(shapes)]
+        joined = np.concatenate(arrays, axis).astype(np.float64)
+        for axes in (1, 2):
+            program = Compiled(
+                kernels,
+                f"x0:float x1:float\nv0:float = Concat(x0, x1, {axis})\nv1:float = ReduceMax(v0)\nv2:float = Sub(v0, v1)\n-> v2, v1",
+                axes,
+            )
+            rows = tuple(range(-axes, 0))
+            most = joined.max(rows, keepdims=True)
+            down, top = program(*arrays, threads=2)
+            np.testing.assert_array_equal(top, most.astype(np.float32))
+            np.testing.assert_allclose(down, joined - most, rtol=1e-6)

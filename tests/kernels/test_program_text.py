@@ -42,6 +42,14 @@ BAD = {
     "x0:float\nv0:float = Neg(x0) x\n-> v0": "line 2: nothing may stand behind the '\\)'",
     "x0:float\nv0:float = Dim(x0, 0)\n-> v0": "line 2: Dim must be int64, of an input and a number; got axis '0'",
     "x0:float\nv0:int64 = Dim(x0, y)\n-> v0": "line 2: Dim must be int64, of an input and a number; got axis 'y'",
+    "x0:float\nv0:float = Concat(-1)\n-> v0": "line 2: Concat must be of 1 to 8 inputs; got 0",
+    "x0:float\nv0:float = Concat(" + "x0, " * 9 + "-1)\n-> v0": "line 2: Concat must be of 1 to 8 inputs; got 9",
+    "x0:float\nv0:float = Concat(x0, 0)\n-> v0": "line 2: the axis of a Concat must be a number below 0, counted from the end; got '0'",
+    "x0:float x1:int8\nv0:float = Concat(x0, x1, -1)\n-> v0": "line 2: Concat must be of inputs of its own type that are not marked /row",
+    "x0:float x1:float/row\nv0:float = Concat(x1, -1)\n-> v0": "line 2: Concat must be of inputs of its own type that are not marked /row",
+    "x0:float\nv0:float = Concat(x0, -1)\nv1:float = Concat(v0, -1)\n-> v1": "line 3: Concat must be of inputs",
+    "x0:float\nv0:float = Neg(x0)\nv1:float = Concat(v0, -1)\n-> v1": "line 3: 'v0' must be defined before it is used",
+    "x0:float\nv0:float = Concat(x0, -1)\nv1:int64 = Dim(v0, -1)\n-> v1": "line 3: Dim must be int64, of an input and a number",
 }  # fmt: skip
 
 

@@ -54,9 +54,29 @@ class Writer {
     Line(1, "int64 rows, columns, chunks, chunk;");
     Line(1, "int64 size[", AxisCount(), "], step[", OperandCount(), "][", AxisCount(), "];");
     if (const size_t count = DimsOf(program_).size(); count > 0) Line(1, "int64 dims[", count, "];");
+    if (const size_t count = program_.joins.size(); count > 0)
+      Line(1, "int64 starts[", count, "][", Program::kMostPieces + 1, "];");
     Line(1, "void* data[", OperandCount(), "];");
     Line(1, "void* scratch;");
     Line(0, "};\n");
+    for (size_t i = 0; i < program_.joins.size(); ++i) WriteJoin(i);
+  }
+
+  // Join<operand>: where the element at an offset of what is joined lies, in the turn of one of its pieces.
+  void WriteJoin(size_t number) {
+    const Join& join = program_.joins[number];
+    const size_t operand = program_.GivenCount() + number;
+    const std::string type = std::string("const ") + StorageOf(TypeOf(operand)) + "*";
+    auto start = [&](size_t piece) { return "(Index)p.starts[" + Number(number) + "][" + Number(piece) + "]"; };
+    Line(0, "static __device__ __forceinline__ ", type, " Join", operand, "(const Parameters& p, Index offset) {");
+    Line(1, "const Index end = ", start(join.pieces.size()), ", turn = offset / end, at = offset % end;");
+    for (size_t piece = 0; piece < join.pieces.size(); ++piece) {
+      const std::string from = start(piece), to = start(piece + 1);
+      const std::string condition = piece + 1 < join.pieces.size() ? "if (at < " + to + ") " : "";
+      Line(1, condition, "return (", type, ")p.data[", join.pieces[piece], "] + turn * (", to, " - ", from,
+           ") + (at - ", from, ");");
+    }
+    Line(0, "}\n");
   }
 
   void Head(const std::string& name) {
@@ -86,9 +106,15 @@ class Writer {
     return text;
   }
 
-  // d<operand>: where the row starts in each operand.
+  bool IsJoin(size_t operand) const { return !IsOutput(operand) && program_.IsJoin(operand); }
+
+  // d<operand>: where the row starts in each operand; of what is joined, how far from its first element.
   void WriteBases(int depth, bool has_rows) {
     for (size_t operand = 0; operand < OperandCount(); ++operand) {
+      if (IsJoin(operand)) {
+        Line(depth, "const Index d", operand, " = ", has_rows ? Offset(operand, 0, variant_.row_axes) : "0", ";");
+        continue;
+      }
       const std::string type = std::string(IsOutput(operand) ? "" : "const ") + StorageOf(TypeOf(operand)) + "*";
       Line(depth, type, " const d", operand, " = (", type, ")p.data[", operand, "]",
            has_rows ? " + (" + Offset(operand, 0, variant_.row_axes) + ")" : "", ";");
@@ -127,7 +153,8 @@ class Writer {
       const auto at = static_cast<size_t>(value);
       if (!passes_.is_once[at] || !passes_.is_read[at] || passes_.of[at] != pass) continue;
       if (program_.IsInput(value)) {
-        const std::string stored = Value(at, "d" + Number(at) + "[0]");
+        const std::string stored =
+            Value(at, IsJoin(at) ? "*Join" + Number(at) + "(p, d" + Number(at) + ")" : "d" + Number(at) + "[0]");
         Define(depth, value,
                guard.empty() ? stored : guard + " ? " + stored + " : " + ValueTypeOf(program_.TypeOf(value)) + "()");
       } else if (program_.StepOf(value).primitive == Primitive::kDim) {
@@ -149,7 +176,11 @@ class Writer {
       const std::string type = is_vector ? Vector(operand) : StorageOf(TypeOf(operand));
       const std::string place = "d" + Number(operand) + " + (" + Offset(operand, variant_.row_axes, AxisCount()) + ")";
       Line(depth, type, " a", operand, "{};");
-      Line(depth, guard, "a", operand, " = *(const ", type, "*)(", place, ");");
+      if (IsJoin(operand)) {
+        Line(depth, guard, "a", operand, " = *Join", operand, "(p, ", place, ");");
+      } else {
+        Line(depth, guard, "a", operand, " = *(const ", type, "*)(", place, ");");
+      }
     }
   }
 

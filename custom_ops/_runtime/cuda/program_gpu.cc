@@ -64,7 +64,7 @@ OrtStatus* ORT_CALL RunKernel(void* state, OrtKernelContext* context) {
   return GuardNode(node.api, node.headline, [&] {
     const RuntimeSession session(node.api, context);
     std::vector<Tensor> inputs;
-    for (size_t i = 0; i < node.program.inputs.size(); ++i) inputs.push_back(ReadInput(node.api, context, i));
+    for (size_t i = 0; i < node.program.GivenCount(); ++i) inputs.push_back(ReadInput(node.api, context, i));
     // The program computes every result; one that the node does not name needs memory all the same.
     const auto make_output = [&](size_t index, const Tensor& expected) {
       Tensor made = MakeOutput(node.api, context, index, expected);

@@ -10,7 +10,7 @@ void RunProgram(const Program& program, const std::string& text, int64_t axes, c
                 const std::function<Tensor(size_t, const Tensor&)>& make_output, Queue* queue) {
   std::vector<Shape> shapes;
   std::vector<View> from, to;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
+  for (size_t i = 0; i < program.GivenCount(); ++i) {
     if (i >= inputs.size() || !inputs[i].is_given) {
       throw std::runtime_error("input " + std::to_string(i) + " must be given");
     }
@@ -22,6 +22,13 @@ void RunProgram(const Program& program, const std::string& text, int64_t axes, c
     from.push_back(View::Of(inputs[i]));
   }
   const Shape common = CommonShape(program, shapes, axes);
+  const std::vector<Shape> all = WithJoins(program, shapes);
+  for (size_t i = shapes.size(); i < all.size(); ++i) {
+    Tensor joined;
+    joined.type = program.inputs[i];
+    joined.shape = all[i];
+    from.push_back(View::Of(joined));
+  }
   const std::vector<bool> is_row = program.IsRowShaped();
   for (size_t i = 0; i < program.results.size(); ++i) {
     Tensor expected;

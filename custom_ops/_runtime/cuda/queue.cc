@@ -100,8 +100,8 @@ struct Plan {
   }
 };
 
-// The argument of a generated kernel, as WriteParameters in generate.cc declares it, without addresses.
-std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std::vector<int64_t>& dims) {
+// The argument of a generated kernel, as WriteParameters in generate.cc declares it, without addresses. facts: Facts.
+std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std::vector<int64_t>& facts) {
   std::vector<uint64_t> words;
   auto add = [&](int64_t word) { words.push_back(static_cast<uint64_t>(word)); };
   for (const int64_t word : {layout.rows, layout.columns, plan.chunks, plan.chunk}) add(word);
@@ -109,7 +109,7 @@ std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std
   for (const Walked& operand : layout.operands) {
     for (const int64_t step : operand.steps) add(step);
   }
-  for (const int64_t size : dims) add(size);
+  for (const int64_t fact : facts) add(fact);
   words.resize(words.size() + layout.operands.size() + 1, 0);
   if (words.size() * sizeof(uint64_t) > kMostArgumentBytes) {
     throw std::invalid_argument("operands that are broadcast in so many ways need " +
@@ -119,8 +119,8 @@ std::vector<uint64_t> Argument(const Layout& layout, const Plan& plan, const std
   return words;
 }
 
-// The sizes of inputs that the program asks for.
-std::vector<int64_t> Dims(const Program& program, const std::vector<View>& inputs) {
+// The sizes of inputs that the program asks for; and for each join where in a turn its pieces start, and the turn ends.
+std::vector<int64_t> Facts(const Program& program, const std::vector<View>& inputs) {
   std::vector<int64_t> sizes;
   for (const int value : DimsOf(program)) {
     const Step& step = program.StepOf(value);
@@ -128,7 +128,27 @@ std::vector<int64_t> Dims(const Program& program, const std::vector<View>& input
     sizes.push_back(
         shape.at(static_cast<size_t>(step.whole < 0 ? step.whole + static_cast<int64_t>(shape.size()) : step.whole)));
   }
+  for (const Join& join : program.joins) {
+    int64_t start = 0;
+    for (size_t piece = 0; piece <= Program::kMostPieces; ++piece) {
+      sizes.push_back(start);
+      if (piece >= join.pieces.size()) continue;
+      const std::vector<int64_t>& shape = inputs[static_cast<size_t>(join.pieces[piece])].shape;
+      int64_t share = 1;
+      for (int64_t axis = join.axis; axis < 0; ++axis) share *= shape[shape.size() - static_cast<size_t>(-axis)];
+      start += share;
+    }
+  }
   return sizes;
+}
+
+// The layout of a program's operands. What is joined is read an element at a time.
+Layout LayoutOf(const Program& program, int axes, const std::vector<View>& inputs, const std::vector<View>& outputs) {
+  Layout layout = Layout::Of(static_cast<size_t>(axes), !program.HasReduction(), inputs, outputs);
+  for (size_t i = program.GivenCount(); i < program.inputs.size(); ++i) {
+    if (layout.operands[i].walk == Walk::kVector) layout.operands[i].walk = Walk::kGather;
+  }
+  return layout;
 }
 
 // The inputs, without the sizes of those that do not take part in the broadcast.
@@ -174,8 +194,7 @@ struct Planned {
 
   Planned(const Program& what, int axes, int multiprocessors, const std::vector<View>& inputs,
           const std::vector<View>& outputs)
-      : program(what),
-        layout(Layout::Of(static_cast<size_t>(axes), !what.HasReduction(), Broadcasting(what, inputs), outputs)),
+      : program(what), layout(LayoutOf(what, axes, Broadcasting(what, inputs), outputs)),
         plan(what, layout, multiprocessors) {}
 
   bool IsEmpty() const { return layout.rows == 0 || (!program.HasReduction() && layout.columns == 0); }
@@ -189,7 +208,7 @@ NodeKernels::Prepared Prepare(const Planned& planned, const std::vector<View>& i
     prepared.kernels.push_back(device.CompiledKernel(source, name));
   }
   prepared.launch = planned.plan.Grid(planned.layout);
-  prepared.argument = Argument(planned.layout, planned.plan, Dims(planned.program, inputs));
+  prepared.argument = Argument(planned.layout, planned.plan, Facts(planned.program, inputs));
   prepared.first_address = prepared.argument.size() - planned.layout.operands.size() - 1;
   if (planned.plan.variant.is_split) {
     const int64_t slots = ReductionCount(planned.program) * planned.layout.rows * planned.plan.chunks;
