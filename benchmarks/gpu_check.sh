@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything about our kernels that only a GPU can show, in at most eight minutes: sh benchmarks/gpu_check.sh [FOLDER]
 #
-# Builds the kernels of Attention and Linear for the GPU that is here, checks them against float64, looks for races and wrong
+# Builds the kernels of Attention, Linear and GatedLinear for the GPU that is here, checks them against float64, looks for races and wrong
 # addresses, and times them. Needs this tree, Python with torch and triton, and NVIDIA's driver; no network, nothing installed. What is
 # missing is named, and its step left out. FOLDER (gpu_check_results) gets kernels, one JSON file a step, and table.md.
 set -u

@@ -52,13 +52,15 @@ class Gpu:
         """Launch on torch's stream; what is given back launches the same again."""
         self.started.append(str(kernel["name"]))
         function = self._function(kernel)
-        arguments = [KINDS[a["kind"]](_plain(values.get(a["name"]))) for a in kernel["arguments"]]
+        scratch = torch.empty(max(1, grid * int(kernel["scratch"])), dtype=torch.uint8, device="cuda")
+        given = values | {"global_scratch": scratch if kernel["scratch"] else None}
+        arguments = [KINDS[a["kind"]](_plain(given.get(a["name"]))) for a in kernel["arguments"]]
         packed = (ctypes.c_void_p * len(arguments))(*[ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments])
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         block = int(kernel["block"][0])
 
         def launch() -> None:
-            keep_alive = arguments  # the packed pointers point into these
+            keep_alive = arguments, scratch  # the packed pointers point into these
             sizes = (grid, 1, 1, block, 1, 1, int(kernel["shared"]))
             self._check(self._cuda.cuLaunchKernel(function, *sizes, stream, packed, None), f"start {kernel['name']}", keep_alive)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from gpu_launch import Gpu
-from gpu_ops import Use, attention, linear
+from gpu_ops import Use, attention, gated_linear, linear
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 # As the operators' tolerances, relative to max(1, |y|).
@@ -29,6 +29,12 @@ def check_all(gpu: Gpu, *, is_small: bool) -> list[dict[str, Any]]:
         want = torch.nn.functional.gelu(made) if activation == "gelu" else torch.nn.functional.silu(made)
         given = (x, weight, bias, residual, activation, y)
         found.append(_judged(gpu, name, x.dtype, lambda given=given: linear(gpu, *given), lambda y=y, want=want: (y, want)))
+    for name, x, weight, bias in gates(is_small=is_small):
+        y = torch.full((x.shape[0], bias.shape[0] // 2), math.nan, dtype=x.dtype, device="cuda")
+        gate, up = (x.double() @ weight.double() + bias.double()).chunk(2, -1)
+        want = torch.nn.functional.silu(gate) * up
+        run = lambda x=x, weight=weight, bias=bias, y=y: gated_linear(gpu, x, weight, bias, "silu", y)  # noqa: E731
+        found.append(_judged(gpu, name, x.dtype, run, lambda y=y, want=want: (y, want)))
     return found
 
 
@@ -79,6 +85,7 @@ FORMS: dict[str, Any] = {
     "bool rows": lambda q, k, v: Use(q, k, v, mask=_bool_rows(q, k)),
     "float keys": lambda q, k, v: Use(q, k, v, mask=_added(q, k, torch.float32, rows=False)),
     "own rows causal": lambda q, k, v: Use(q, k, v, mask=_added(q, k, q.dtype, rows=True), is_causal=True),
+    "bool rows, window": lambda q, k, v: Use(q, k, v, mask=_bool_rows(q, k), window_left=90, softcap=4.0),
     "general": lambda q, k, v: Use(
         q, k, v, is_causal=True, window_left=70, softcap=5.0, sink=torch.randn(q.shape[1], device="cuda").to(q.dtype)
     ),
@@ -87,11 +94,11 @@ FORMS: dict[str, Any] = {
 
 
 def products(*, is_small: bool) -> Iterator[tuple[Any, ...]]:
-    """Linear with both orders of the weight, few rows and many, whole and ragged steps."""
+    """Linear with both orders of the weight, few rows and many, whole and ragged steps, few blocks of much depth."""
+    small = ((3, 64, 72), (70, 40, 136), (33, 37, 70))
+    large = ((5, 512, 264), (9, 4096, 128), (70, 2048, 128), (300, 1024, 520), (300, 200, 136), (77, 37, 70))
     for dtype in DTYPES:
-        for rows, depth, columns in (
-            ((3, 64, 72), (70, 40, 136), (33, 37, 70)) if is_small else ((5, 512, 264), (300, 1024, 520), (300, 200, 136), (77, 37, 70))
-        ):
+        for rows, depth, columns in small if is_small else large:
             for is_transposed in (False, True):
                 weight = torch.randn(columns, depth, device="cuda").to(dtype) / depth**0.5
                 weight = weight.t() if is_transposed else weight.t().contiguous()
@@ -99,3 +106,14 @@ def products(*, is_small: bool) -> Iterator[tuple[Any, ...]]:
                 bias = torch.randn(columns, device="cuda").to(dtype)
                 name = f"linear {dtype} {rows}x{depth}x{columns}{' transposed' if is_transposed else ''}"
                 yield name, x, weight, bias, residual, "gelu" if rows > 100 else "silu"
+
+
+def gates(*, is_small: bool) -> Iterator[tuple[Any, ...]]:
+    """GatedLinear likewise."""
+    for dtype in DTYPES:
+        for rows, depth, columns in ((3, 64, 72), (33, 37, 35)) if is_small else ((5, 512, 264), (300, 1024, 520), (77, 37, 35)):
+            for is_transposed in (False, True):
+                weight = torch.randn(2 * columns, depth, device="cuda").to(dtype) / depth**0.5
+                weight = weight.t() if is_transposed else weight.t().contiguous()
+                x, bias = torch.randn(rows, depth, device="cuda").to(dtype), torch.randn(2 * columns, device="cuda").to(dtype)
+                yield f"gated linear {dtype} {rows}x{depth}x{columns}{' transposed' if is_transposed else ''}", x, weight, bias

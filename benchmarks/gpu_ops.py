@@ -1,8 +1,9 @@
-"""Attention and Linear by their compiled kernels, on tensors of torch, and what they must give, in float64."""
+"""Operators by their compiled kernels, on tensors of torch, and what they must give, in float64."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,10 @@ from gpu_launch import TYPES, Gpu, Values, ceil_div
 
 UNLIMITED = 1 << 29
 FEW_ROWS, MOST_SPLITS = 64, 128
+MOST_DEPTH_SPLITS, LEAST_STEPS = 32, 4
 # As the attribute's choices in custom_ops/linear/op.cc.
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 4, "gelu_tanh": 5, "silu": 6}
+GATES = {"silu": 0, "gelu": 1}  # likewise, of gated_linear
 Launch = Callable[[], None]
 
 
@@ -59,6 +62,7 @@ class Use:
             "left": UNLIMITED if self.window_left < 0 else self.window_left,
             "right": 0 if self.is_causal else UNLIMITED,
             "zero_masked_rows": 0,
+            "specialised": int(os.environ.get("ONNXFUSE_SPECIALISED") == "1"),
         }
 
     def exact(self) -> torch.Tensor:
@@ -117,7 +121,7 @@ def linear(
     residual: torch.Tensor | None,
     activation: str,
     y: torch.Tensor,
-) -> Launch:
+) -> list[Launch]:
     """y = f(x weight + bias + residual); the weight is [depth, columns], with any strides. Gives back what runs it again."""
     values: Values = {
         **{"x": x, "weight": weight, "bias": bias, "residual": residual, "y": y, "rows": x.shape[0], "columns": weight.shape[1]},
@@ -125,7 +129,44 @@ def linear(
         **{"activation": ACTIVATIONS[activation], "activation_alpha": 1.0, "activation_beta": 0.0, "residual_last": 0},
         **{"has_bias": int(bias is not None), "has_residual": int(residual is not None)},
     }
-    kernel = gpu.find("tile", "Linear", {"dtype": TYPES[x.dtype]}, values)
+    variant, rows, columns = {"dtype": TYPES[x.dtype]}, x.shape[0], weight.shape[1]
+    if launches := _split_depth(gpu, x, values, variant):
+        return launches
+    kernel = gpu.find("tile", "Linear", variant, values)
     assert kernel is not None, f"no kernel for Linear of {x.dtype}"
     tile = kernel["tile"]
-    return gpu.start(kernel, values, ceil_div(x.shape[0], tile["m"]) * ceil_div(weight.shape[1], tile["n"]))
+    return [gpu.start(kernel, values, ceil_div(rows, tile["m"]) * ceil_div(columns, tile["n"]))]
+
+
+def _split_depth(gpu: Gpu, x: torch.Tensor, values: Values, variant: dict[str, str]) -> list[Launch]:
+    """Nothing where there are blocks enough, as custom_ops/linear/kernel_triton.cc decides."""
+    split, combine = gpu.find("split", "Linear", variant, values), gpu.find("combine", "Linear", variant, values)
+    if split is None or combine is None:
+        return []
+    tile, rows, columns, depth = split["tile"], values["rows"], values["columns"], values["depth"]
+    blocks = ceil_div(rows, tile["m"]) * ceil_div(columns, tile["n"])
+    by_memory = depth * x.element_size() // (2 * 4 * rows)
+    parts = min(2 * gpu.multiprocessors // blocks, MOST_DEPTH_SPLITS, depth // (LEAST_STEPS * tile["k"]), by_memory)
+    if parts < 2:
+        return []
+    values["split_depth"] = ceil_div(ceil_div(depth, parts), tile["k"]) * tile["k"]
+    values["splits"] = ceil_div(depth, values["split_depth"])
+    values["partial"] = torch.full((values["splits"], rows, columns), math.nan, device="cuda")
+    first = gpu.start(split, values, blocks * values["splits"])
+    return [first, gpu.start(combine, values, ceil_div(rows * columns, combine["tile"]["size"]))]
+
+
+def gated_linear(
+    gpu: Gpu, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str, y: torch.Tensor
+) -> list[Launch]:
+    """y = f(x wg + bg) (x wu + bu); weight [depth, 2 columns], with any strides, and bias hold the gate and then the other half."""
+    columns = y.shape[1]
+    values: Values = {
+        **{"x": x, "weight": weight, "bias": bias, "y": y, "rows": x.shape[0], "columns": columns, "depth": x.shape[1]},
+        **{"weight_depth": weight.stride(0), "weight_column": weight.stride(1), "gate_column": 0, "up_column": columns},
+        **{"activation": GATES[activation], "activation_alpha": 1.0, "has_bias": int(bias is not None)},
+    }
+    kernel = gpu.find("tile", "GatedLinear", {"dtype": TYPES[x.dtype]}, values)
+    assert kernel is not None, f"no kernel for GatedLinear of {x.dtype}"
+    tile = kernel["tile"]
+    return [gpu.start(kernel, values, ceil_div(x.shape[0], tile["m"]) * ceil_div(columns, tile["n"]))]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
 import torch
 from gpu_launch import Gpu
-from gpu_ops import Use, attention, linear
+from gpu_ops import Launch, Use, attention, gated_linear, linear
 
 WARM, RUNS = 5, 25
 SHAPES = ((4, 16, 2048, 64), (2, 16, 4096, 64), (1, 32, 2048, 128), (1, 16, 8192, 128))  # batch, heads, seq, size
-PRODUCTS = ((4096, 4096, 4096), (2048, 768, 3072), (2048, 3072, 768), (16, 4096, 4096))  # rows, depth, columns
+PRODUCTS = (  # rows, depth, columns: large ones, those of GPT-2 small and LLaMA-7B, and of their last token
+    *((4096, 4096, 4096), (2048, 768, 3072), (2048, 3072, 768), (1024, 768, 768), (2048, 4096, 4096), (2048, 11008, 4096)),
+    *((16, 4096, 4096), (1, 4096, 4096), (1, 11008, 4096), (1, 768, 3072), (8, 3072, 768)),
+)
+GATED = ((2048, 4096, 11008), (16, 4096, 11008), (1, 4096, 11008))  # of y
+EPILOGUE = "cublaslt with bias and gelu"
 DECODED = ((1, 32, 4096, 128), (8, 32, 4096, 128))  # one query, 8 heads of keys
 
 
@@ -36,7 +42,7 @@ def measure_all(gpu: Gpu) -> list[dict[str, Any]]:
     copy = _copy_rate()
     print(f"   a product of 8192: {peak / 1e12:.0f} TFLOP/s; a copy of 256 MB: {copy / 1e9:.0f} GB/s", flush=True)
     found = []
-    for row in (*_attentions(gpu, peak), *_decoding(gpu, copy), *_linears(gpu, peak)):
+    for row in (*_attentions(gpu, peak), *_decoding(gpu, copy), *_linears(gpu, peak), *_gates(gpu, peak)):
         print(f"   {row['case']}: {row['ours']} us, {row['other']}: x{row['ratio']}, {row['peak']} of peak", flush=True)
         found.append(row)
     return found
@@ -100,18 +106,50 @@ def _decoding(gpu: Gpu, copy: float) -> Iterator[dict[str, Any]]:
         q, k, v = (torch.randn(batch, h, s, size, device="cuda", dtype=torch.float16) for h, s in ((heads, 1), (8, seq), (8, seq)))
         use = Use(q, k, v, splits=True)
         launches = attention(gpu, use)
-        ours = microseconds(lambda launches=launches: [launch() for launch in launches])
+        ours = _again(launches)
         case = f"attention float16, 1 query {batch}x{heads}/8x{seq}x{size}"
         yield _row(case, ours, _torch_attention(use), (k.nbytes + v.nbytes) / (ours * 1e-6) / copy)
 
 
 def _linears(gpu: Gpu, peak: float) -> Iterator[dict[str, Any]]:
-    for rows, depth, columns in PRODUCTS:
+    for (rows, depth, columns), is_transposed in itertools.product(PRODUCTS, (False, True)):
         x = torch.randn(rows, depth, device="cuda", dtype=torch.float16)
         weight = torch.randn(depth, columns, device="cuda", dtype=torch.float16) / depth**0.5
+        weight = weight.t().contiguous().t() if is_transposed else weight
         bias = torch.randn(columns, device="cuda", dtype=torch.float16)
         y = torch.empty(rows, columns, device="cuda", dtype=torch.float16)
-        ours = microseconds(linear(gpu, x, weight, bias, None, "gelu", y))
-        other = microseconds(lambda x=x, weight=weight, bias=bias: torch.nn.functional.gelu(torch.addmm(bias, x, weight)))
-        case = f"linear float16 gelu {rows}x{depth}x{columns}"
-        yield _row(case, ours, {"cublas and gelu": other}, 2 * rows * depth * columns / (ours * 1e-6) / peak)
+        ours = _again(linear(gpu, x, weight, bias, None, "gelu_tanh", y))
+        operands = bias, x, weight
+        others = {
+            "cublas and gelu": microseconds(lambda o=operands: torch.nn.functional.gelu(torch.addmm(*o), approximate="tanh")),
+            EPILOGUE: microseconds(lambda o=operands: torch._addmm_activation(*o, use_gelu=True)),  # noqa: SLF001  (cuBLASLt's own)
+        }
+        case = f"linear float16 gelu {rows}x{depth}x{columns}{' transposed' if is_transposed else ''}"
+        sizes = {"dtype": "float16", "rows": rows, "columns": columns, "depth": depth, "trans_weight": int(is_transposed)}
+        measured = {**sizes, "compiled_us": ours, "cublaslt_us": others[EPILOGUE]}
+        yield _row(case, ours, others, 2 * rows * depth * columns / (ours * 1e-6) / peak) | {"product": measured}
+
+
+def _gates(gpu: Gpu, peak: float) -> Iterator[dict[str, Any]]:
+    for rows, depth, columns in GATED:
+        x = torch.randn(rows, depth, device="cuda", dtype=torch.float16)
+        weight = torch.randn(depth, 2 * columns, device="cuda", dtype=torch.float16) / depth**0.5
+        y = torch.empty(rows, columns, device="cuda", dtype=torch.float16)
+        ours = _again(gated_linear(gpu, x, weight, None, "silu", y))
+        other = microseconds(lambda x=x, weight=weight: _gated(x @ weight))
+        case = f"gated linear float16 silu {rows}x{depth}x{columns}"
+        yield _row(case, ours, {"cublas, silu, product": other}, 4 * rows * depth * columns / (ours * 1e-6) / peak)
+
+
+def _gated(both: torch.Tensor) -> torch.Tensor:
+    gate, up = both.chunk(2, -1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def _again(launches: list[Launch]) -> float:
+    return microseconds(lambda: [launch() for launch in launches])
+
+
+def product_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the library reads to choose between compiled kernels and cuBLASLt (custom_ops/_runtime/cuda/measured.h)."""
+    return {"schema": 1, "device": torch.cuda.get_device_name(0), "times": [row["product"] for row in rows if "product" in row]}

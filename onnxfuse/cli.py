@@ -277,7 +277,7 @@ def build_kernels(
     ptx: Annotated[int, typer.Option(min=80, help="The newest version of PTX to write: 90 for 9.0, of CUDA 13.0.")] = 90,
     verbose: Verbose = False,
 ) -> None:
-    """Build the kernels of Attention and Linear for GPUs, with Triton. No GPU is needed. What has not changed is not built again."""
+    """Build what runs Attention, Linear and GatedLinear on GPUs, with Triton. No GPU is needed. What has not changed is not built again."""
     with errors_told(verbose=verbose):
         from onnxfuse.commands import kernels_build
 

@@ -171,7 +171,7 @@ def _triton(part: str) -> Finding:
         return Finding(
             part,
             State.GOOD,
-            'not installed; only needed to build kernels of Attention and Linear for GPUs (pip install "onnxfuse[kernels]")',
+            'not installed; only needed to build kernels of Attention, Linear and GatedLinear for GPUs (pip install "onnxfuse[kernels]")',
         )
 
 

@@ -1,4 +1,4 @@
-"""What a kernel written in Triton is compiled as: `kernel_triton.py` of an op lists these, and `onnxfuse kernels build` compiles them.
+"""What a kernel written in Triton is compiled as: `variants.py` of an op lists these, and `onnxfuse kernels build` compiles them.
 
 Nothing here needs Triton. The host side of the library finds a kernel by what its JSON file says, so a list is the only place
 where a variant is named.
@@ -6,12 +6,14 @@ where a variant is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["tile", "split", "combine", "join"]
 UNLIMITED = 1 << 29  # of a window: no key is that far away
+FARTHEST = (1 << 24) - 1  # elements from row to row, so that offsets within a block have 32 bits
 
 POINTER_TYPES: Mapping[str, str] = {"float": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "bool": "*u8"}  # by ONNX type
 BYTES: Mapping[str, int] = {"float": 4, "float16": 2, "bfloat16": 2, "bool": 1}
@@ -39,7 +41,8 @@ class Condition:
 class Kernel:
     """One kernel to be compiled for one architecture.
 
-    name: of its files. function: that of the Triton function beside the list. variant: what a node must have exactly, by name.
+    name: of its files. function: that of the Triton function, in the kernel_triton.py beside the list. variant: what a node must have
+    exactly, by name.
     types: the Triton type of each argument that is no constant. constants: arguments fixed when compiled.
     rank: of the kernels whose conditions hold, the host takes the one of the lowest. tile: sizes that the grid is worked out from.
     busy: its hot loop must keep tensor units busy, or the gate turns it down.
@@ -58,6 +61,11 @@ class Kernel:
     warps: int = 4
     stages: int = 1
     busy: bool = False
+
+    @property
+    def folder(self) -> str:
+        """That of its op below custom_ops."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.op).lower()
 
     @property
     def aligned(self) -> dict[str, int]:

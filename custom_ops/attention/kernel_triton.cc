@@ -1,11 +1,13 @@
 // Attention on a GPU: kernel_triton.py, compiled, on operands as they lie.
 //
-// Past and new keys are joined into present first, or into scratch memory where nobody asks for present. Few queries
-// leave a GPU idle: their keys are split over more blocks, and what comes of the parts is combined.
+// Past and new keys are joined into present first, or into scratch memory where nobody asks for present; so are keys whose
+// sizes lie apart ([size, seq]), which no fast kernel reads. Few queries leave a GPU idle: their keys are split over more
+// blocks, and what comes of the parts is combined.
 #include <algorithm>
 
 #include "custom_ops/_runtime/cuda/compiled.h"
 #include "custom_ops/_runtime/cuda/form.h"
+#include "custom_ops/_runtime/cuda/places.h"
 #include "custom_ops/_runtime/program.h"
 #include "custom_ops/attention/read.h"
 
@@ -21,22 +23,8 @@ using namespace attention;
   X(zero_masked_rows) X(has_sink) X(q_batch) X(q_head) X(q_row) X(k_batch) X(k_head) X(k_row) X(k_column)         \
   X(v_batch) X(v_head) X(v_row) X(y_batch) X(y_head) X(y_row) X(mask_batch) X(mask_head) X(mask_row)              \
   X(mask_column) X(splits) X(split_keys) X(past_rows) X(fresh_rows) X(size) X(fresh_batch) X(fresh_head)          \
-  X(fresh_row) X(fresh_column)
-
-namespace value {
-enum Name : int {
-#define ONNXFUSE_ENUMERATOR(name) name,
-  ONNXFUSE_ATTENTION_VALUES(ONNXFUSE_ENUMERATOR)
-#undef ONNXFUSE_ENUMERATOR
-};
-}  // namespace value
-
-const std::vector<std::string>& Names() {
-#define ONNXFUSE_TEXT(name) #name,
-  static const std::vector<std::string> names = {ONNXFUSE_ATTENTION_VALUES(ONNXFUSE_TEXT)};
-#undef ONNXFUSE_TEXT
-  return names;
-}
+  X(fresh_row) X(fresh_column) X(specialised)
+ONNXFUSE_KERNEL_VALUES(ONNXFUSE_ATTENTION_VALUES)
 
 constexpr int64_t kFarthest = 1 << 29;  // of a key from its query, for 32 bits
 constexpr int64_t kMostSplitRows = 64;  // of queries that share their keys
@@ -65,6 +53,13 @@ bool Exists(const cuda::Device& device, std::string* why) {
     }
   }
   return cuda::AreCompiled(KernelsFor(device), groups, device, why);
+}
+
+// Whether kernels with specialised warps are wanted. Not by default: as long as no GPU has run them, one that waits for ever
+// is what must not happen.
+bool IsSpecialised() {
+  static const bool is_wanted = cuda::Variable("ONNXFUSE_SPECIALISED") == "1";
+  return is_wanted;
 }
 
 // Strides of an operand; that of an axis with one index alone is never used, and may be larger than a kernel takes.
@@ -96,20 +91,18 @@ class AttentionOnGpu {
 
  private:
   const cuda::CompiledKernel& Find(const std::string& group, const cuda::Values& values) const {
-    const cuda::CompiledKernel* found = kernels_.Find(group, values);
-    // A group without a kernel for whatever comes is not registered.
-    if (found == nullptr) throw cuda::DeviceError("no compiled kernel is there for " + group);
-    return *found;
+    return cuda::Required(kernels_, group, values);
   }
 
   int64_t Keys() const { return a_.past_keys + a_.new_keys; }
 
-  // Keys and values as one tensor each, where there are past ones or they are asked for; from then on these are read.
+  // Keys and values as one tensor each, where there are past ones or they are asked for, and keys that must be turned;
+  // where any of it is needed, these are read from then on.
   void JoinPast() {
-    const bool has_past = a_.past_keys > 0;
-    if (has_past || a_.present_key != nullptr) {
+    const bool has_past = a_.past_keys > 0, is_turned = a_.k_strides.dim != 1 && a_.head_size > 1;
+    if (has_past || is_turned || a_.present_key != nullptr) {
       a_.present_key = Join(a_.past_key, a_.k, a_.k_strides, a_.head_size, a_.present_key);
-      if (has_past) a_.k = a_.present_key, a_.k_strides = Contiguous(a_.head_size);
+      if (has_past || is_turned) a_.k = a_.present_key, a_.k_strides = Contiguous(a_.head_size);
     }
     if (has_past || a_.present_value != nullptr) {
       a_.present_value = Join(a_.past_value, a_.v, a_.v_strides, a_.value_size, a_.present_value);
@@ -154,6 +147,7 @@ class AttentionOnGpu {
     values_.Set(value::right, std::min(a_.right, kFarthest));
     values_.Set(value::zero_masked_rows, int64_t{a_.zero_masked_rows});
     values_.Set(value::has_sink, int64_t{a_.sink != nullptr});
+    values_.Set(value::specialised, int64_t{IsSpecialised()});
     if (std::max(a_.queries, Keys()) >= kFarthest) {
       throw std::runtime_error("queries and keys must be less than 2^29 on a GPU; got " + std::to_string(a_.queries) +
                                " and " + std::to_string(Keys()));

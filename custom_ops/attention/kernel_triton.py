@@ -10,17 +10,12 @@ products of tf32 parts each, which is as exact as float but for the last bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
 import triton
 import triton.language as tl
 
-from onnxfuse.triton_kernel import BYTES, POINTER_TYPES, UNLIMITED, Condition, Kernel
+from onnxfuse.triton_functions import LOG2E
 
-LOG2E = tl.constexpr(1.4426950408889634)
 NO_MASK, BOOL_MASK, ADDED_MASK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-MOST_SPLITS = 128
 
 
 @triton.jit
@@ -148,6 +143,27 @@ def _spans(first_query, last_query, begin, end, diagonal, left, right, KEYS: tl.
 
 
 @triton.jit
+def _sweep(
+    top, total, q, k, v, mask, first_query, last_query, begin, end, query, keys, diagonal, left, right, head_size, value_left,
+    scale, softcap, mask_value, k_row, k_column, v_row, mask_column,
+    MASK: tl.constexpr, MASK_ROWS: tl.constexpr, GENERAL: tl.constexpr, CHUNKED: tl.constexpr,
+    PADDED: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
+    """Take all keys from begin to end that queries from first_query to last_query see; the rest is as `_attend` has it."""
+    acc = tl.zeros([ROWS, VALUES], tl.float32)
+    start, seen, unseen, stop = _spans(first_query, last_query, begin, end, diagonal, left, right, KEYS)
+    for edge in tl.static_range(0 if GENERAL else 1, 3):  # keys that some queries see, that all see, that some see
+        first = start if edge == 0 else seen if edge == 1 else unseen
+        last = tl.minimum(seen, stop) if edge == 0 else unseen if edge == 1 else stop
+        acc, top, total = _attend(
+            acc, top, total, q, k, v, mask, first, last, query, keys, diagonal, left, right, head_size, value_left,
+            scale, softcap, mask_value, k_row, k_column, v_row, mask_column,
+            edge != 1, MASK, MASK_ROWS, GENERAL, CHUNKED, PADDED, ROWS, KEYS, SIZE, VALUES,
+        )  # fmt: skip
+    return acc, top, total
+
+
+@triton.jit
 def attention(
     q, k, v, mask, sink, y, scale, softcap, mask_value,
     q_batch, q_head, q_row, k_batch, k_head, k_row, k_column, v_batch, v_head, v_row,
@@ -192,22 +208,85 @@ def attention(
         q_at = q_at * tl.where(scale > 0.0, 1.0, tl.where(scale < 0.0, -1.0, 0.0)).to(q_at.dtype)
         unit = tl.where(scale == 0.0, 1.0, tl.abs(scale)) * LOG2E
 
-    acc = tl.zeros([ROWS, VALUES], tl.float32)
     top, total = _start(sink, head, has_sink, SINK, ROWS)
     last_query = tl.minimum(first_query + ROWS, queries) - 1
-    start, seen, unseen, stop = _spans(first_query, last_query, 0, keys, diagonal, left, right, KEYS)
-    for edge in tl.static_range(0 if GENERAL else 1, 3):  # keys that some queries see, that all see, that some see
-        first = start if edge == 0 else seen if edge == 1 else unseen
-        last = tl.minimum(seen, stop) if edge == 0 else unseen if edge == 1 else stop
-        acc, top, total = _attend(
-            acc, top, total, q_at, k_at, v_at, mask_at, first, last, query, keys, diagonal, left, right,
-            head_size, value_left, unit, softcap, mask_value, k_row, k_column, v_row, mask_column,
-            edge != 1, MASK, MASK_ROWS, GENERAL, CHUNKED, PADDED, ROWS, KEYS, SIZE, VALUES,
-        )  # fmt: skip
+    acc, top, total = _sweep(
+        top, total, q_at, k_at, v_at, mask_at, first_query, last_query, 0, keys, query, keys, diagonal, left, right, head_size,
+        value_left, unit, softcap, mask_value, k_row, k_column, v_row, mask_column,
+        MASK, MASK_ROWS, GENERAL, CHUNKED, PADDED, ROWS, KEYS, SIZE, VALUES,
+    )  # fmt: skip
 
     result = _finished(acc, total[:, None], (zero_masked_rows != 0) | (keys == 0))
     y_at = y + batch * y_batch + head.to(tl.int64) * y_head + first_query.to(tl.int64) * y_row + part * VALUES
     inside = (query < queries)[:, None] & (value < value_left)[None, :]
+    tl.store(y_at + row[:, None] * y_row + value[None, :], result.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _attend_blocks(
+    acc, top, total, q, k, v, first, last, query, keys, diagonal, right, scale,
+    EDGE: tl.constexpr, SPECIALISED: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Like `_attend` with neither mask nor window; k and v: descriptors, which give 0 past the last key and the last column."""
+    for start in tl.range(first, last, KEYS, warp_specialize=SPECIALISED):
+        s = tl.dot(q, k.load([start, 0]).T)
+        if EDGE:
+            key = start + tl.arange(0, KEYS)
+            seen = (key < keys)[None, :] & (key[None, :] - query[:, None] - diagonal <= right)
+            s = tl.where(seen, s, float("-inf"))
+        new_top = tl.maximum(top, tl.max(s, 1))
+        level = tl.where(new_top == float("-inf"), 0.0, new_top) if EDGE else new_top
+        p = tl.exp2(s * scale - (level * scale)[:, None])
+        decay = tl.exp2((top - level) * scale)
+        total = total * decay + tl.sum(p, 1)
+        vt = v.load([start, 0])
+        acc = tl.dot(p.to(vt.dtype), vt, acc * decay[:, None])
+        top = new_top
+    return acc, top, total
+
+
+@triton.jit
+def attention_blocks(
+    q, k, v, y, scale, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, y_batch, y_head, y_row,
+    heads, group, queries, keys, head_size, value_size, diagonal, right, zero_masked_rows,
+    SPECIALISED: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """Like `attention` with neither mask, window nor sink, keys and values brought by the copy engine of sm_90 and later.
+
+    SPECIALISED: some warps bring blocks, others use them; all keys then go through one loop, each compared.
+    """
+    tiles = tl.cdiv(queries, ROWS)
+    block = tl.program_id(0)
+    tile = tiles - 1 - block % tiles
+    head = block // tiles % heads
+    batch = (block // tiles // heads).to(tl.int64)
+    kv_head = (head // group).to(tl.int64)
+    first_query = tile * ROWS
+    query = first_query + tl.arange(0, ROWS)
+    q_rows = tl.make_tensor_descriptor(q + batch * q_batch + head.to(tl.int64) * q_head, [queries, head_size], [q_row, 1], [ROWS, SIZE])
+    k_keys = tl.make_tensor_descriptor(k + batch * k_batch + kv_head * k_head, [keys, head_size], [k_row, 1], [KEYS, SIZE])
+    v_keys = tl.make_tensor_descriptor(v + batch * v_batch + kv_head * v_head, [keys, value_size], [v_row, 1], [KEYS, SIZE])
+    q_at = q_rows.load([first_query, 0])
+    q_at = q_at * tl.where(scale > 0.0, 1.0, tl.where(scale < 0.0, -1.0, 0.0)).to(q_at.dtype)
+    unit = tl.where(scale == 0.0, 1.0, tl.abs(scale)) * LOG2E
+
+    acc = tl.zeros([ROWS, SIZE], tl.float32)
+    top, total = _start(None, 0, 0, False, ROWS)
+    last_query = tl.minimum(first_query + ROWS, queries) - 1
+    _, seen, unseen, stop = _spans(first_query, last_query, 0, keys, diagonal, 1 << 29, right, KEYS)
+    if not SPECIALISED:
+        acc, top, total = _attend_blocks(
+            acc, top, total, q_at, k_keys, v_keys, seen, unseen, query, keys, diagonal, right, unit, False, False, KEYS
+        )
+    acc, top, total = _attend_blocks(
+        acc, top, total, q_at, k_keys, v_keys, seen if SPECIALISED else unseen, stop, query, keys, diagonal, right, unit, True,
+        SPECIALISED, KEYS,
+    )  # fmt: skip
+
+    result = _finished(acc, total[:, None], zero_masked_rows != 0)
+    row, value = tl.arange(0, ROWS), tl.arange(0, SIZE)
+    y_at = y + batch * y_batch + head.to(tl.int64) * y_head + first_query.to(tl.int64) * y_row
+    inside = (query < queries)[:, None] & (value < value_size)[None, :]
     tl.store(y_at + row[:, None] * y_row + value[None, :], result.to(y.dtype.element_ty), mask=inside)
 
 
@@ -245,19 +324,13 @@ def split(
         mask_rows = mask + batch * mask_batch + head * mask_head + query.to(tl.int64) * mask_row
         mask_at = mask_rows[:, None] + near[None, :] * mask_column
 
-    acc = tl.zeros([ROWS, VALUES], tl.float32)
-    top, total = _start(None, 0, 0, False, ROWS)
     begin = part * split_keys
-    end = tl.minimum(begin + split_keys, keys)
-    start, seen, unseen, stop = _spans(0, queries - 1, begin, end, diagonal, left, right, KEYS)
-    for edge in tl.static_range(3):
-        first = start if edge == 0 else seen if edge == 1 else unseen
-        last = tl.minimum(seen, stop) if edge == 0 else unseen if edge == 1 else stop
-        acc, top, total = _attend(
-            acc, top, total, q_at, k_at, v_at, mask_at, first, last, query, keys, diagonal, left, right,
-            head_size, value_size, scale, softcap, mask_value, k_row, k_column, v_row, mask_column,
-            edge != 1, MASK, True, True, False, True, ROWS, KEYS, SIZE, VALUES,
-        )  # fmt: skip
+    top, total = _start(None, 0, 0, False, ROWS)
+    acc, top, total = _sweep(
+        top, total, q_at, k_at, v_at, mask_at, 0, queries - 1, begin, tl.minimum(begin + split_keys, keys), query, keys, diagonal,
+        left, right, head_size, value_size, scale, softcap, mask_value, k_row, k_column, v_row, mask_column,
+        MASK, True, True, False, True, ROWS, KEYS, SIZE, VALUES,
+    )  # fmt: skip
 
     place = ((batch * heads + head) * queries + query) * splits + part
     valid = member < members
@@ -316,240 +389,3 @@ def join(
         old = tl.load(past_at + column, mask=inside & is_past, other=0.0)
         now = tl.load(fresh_at + column.to(tl.int64) * fresh_column, mask=inside & ~is_past, other=0.0)
         tl.store(present_at + column, tl.where(is_past, old, now), mask=inside)
-
-
-TYPES = ("float16", "bfloat16", "float")
-MASKS = ("none", "bool", "float", "float16", "bfloat16")
-HEADS = {"float16": (32, 64, 128, 256), "bfloat16": (32, 64, 128, 256), "float": (32, 64, 128)}  # sizes that blocks are made for
-LARGEST = 256
-FARTHEST = (1 << 24) - 1  # elements from row to row, so that offsets within a block have 32 bits
-POINTERS = ("q", "k", "v", "y")
-MASK_STRIDES = ("mask_batch", "mask_head", "mask_row")
-INTEGERS = (
-    *(f"{name}_{axis}" for name in POINTERS for axis in ("batch", "head", "row")), *MASK_STRIDES, "mask_column", "k_column",
-    "heads", "group", "queries", "keys", "head_size", "value_size", "diagonal", "left", "right", "zero_masked_rows", "has_sink",
-    "splits", "split_keys", "past_rows", "fresh_rows", "size", "fresh_batch", "fresh_head", "fresh_row", "fresh_column",
-)  # fmt: skip
-SMALL = (86, 89, 120)  # architectures with 99 KiB of shared memory a block
-WIDE = (90, 100, 103)  # those whose products are taken from shared memory, not from registers
-FAST = (100, 103)  # those whose products take less time than exponentials
-SIMPLE = {"softcap": 0.0, "left": UNLIMITED, "GENERAL": False}
-UNSUNK = {"sink": None, "has_sink": 0, "SINK": False}
-UNMASKED: dict[str, object] = {
-    "mask": None,
-    "mask_value": 0.0,
-    "MASK": 0,
-    "MASK_ROWS": False,
-    **dict.fromkeys((*MASK_STRIDES, "mask_column"), 0),
-}
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """rows: queries of a block; keys: taken at a time; warps of a block; stages: blocks of keys on their way."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-
-def kernels(arch: int) -> list[Kernel]:
-    """All kernels for one architecture, 80 for sm_80."""
-    found: list[Kernel] = []
-    for dtype in TYPES:
-        for mask in MASKS:
-            found += [k for head in HEADS[dtype] for k in _of_head(arch, dtype, mask, head)]
-            found.append(_of_any_head(dtype, mask))
-        found += [_combine(dtype), *_joins(dtype)]
-    return found
-
-
-def _of_head(arch: int, dtype: str, mask: str, head: int) -> Iterator[Kernel]:
-    """Those for heads of up to `head`, the best first. Masks of yet another type than q have none."""
-    if mask == "none":
-        yield _plain(arch, dtype, head, exact=True)
-        yield _plain(arch, dtype, head, exact=False)
-        yield _general(arch, dtype, head)
-    elif mask in ("bool", "float", dtype):
-        yield from (_masked(arch, dtype, mask, head, form) for form in ("keys", "rows", "ragged"))
-    if mask in ("none", "bool", "float", dtype):
-        yield _split(dtype, mask, head)
-
-
-def _plain(arch: int, dtype: str, head: int, *, exact: bool) -> Kernel:
-    """Whole or causal attention with no mask. exact: for this size alone."""
-    blocks = _blocks(arch, dtype, head, kind="plain" if exact else "padded")
-    size = Condition("head_size", equals=head), Condition("value_size", equals=head)
-    constants = {**SIMPLE, **UNSUNK, **UNMASKED, **_sizes(blocks, head), "PADDED": not exact}
-    if exact:
-        constants |= {"head_size": head, "value_size": head}
-    return Kernel(
-        f"attention_{dtype}_{head}{'' if exact else '_padded'}",
-        "Attention",
-        "tile",
-        "attention",
-        {"dtype": dtype, "mask": "none"},
-        _types(dtype, "none"),
-        constants,
-        {"q": blocks.rows, "k": blocks.keys, "v": head},
-        (*(size if exact else _up_to(dtype, head)), *_simple(), Condition("has_sink", equals=0), *_lying(dtype)),
-        rank=10 * head + (0 if exact else 1),
-        warps=blocks.warps,
-        stages=blocks.stages,
-        busy=dtype != "float" and head >= 64 and arch not in FAST,
-    )
-
-
-def _general(arch: int, dtype: str, head: int) -> Kernel:
-    """Softcap, window and sink with no mask."""
-    blocks = _blocks(arch, dtype, head, kind="general")
-    return Kernel(
-        f"attention_{dtype}_{head}_general",
-        "Attention",
-        "tile",
-        "attention",
-        {"dtype": dtype, "mask": "none"},
-        _types(dtype, "none"),
-        {**UNMASKED, **_sizes(blocks, head), "GENERAL": True, "SINK": True, "PADDED": True},
-        {"q": blocks.rows, "k": blocks.keys, "v": head},
-        (*_up_to(dtype, head), *_lying(dtype)),
-        rank=10 * head + 2,
-        warps=blocks.warps,
-        stages=blocks.stages,
-    )
-
-
-def _masked(arch: int, dtype: str, mask: str, head: int, form: str) -> Kernel:
-    """A mask, and maybe a sink. form: "keys", a vector of keys; "rows", differs by query; "ragged", the same, but not aligned."""
-    blocks = _blocks(arch, dtype, head, kind=form)
-    same = {"mask_column": 1, "mask_row": 0} if form == "keys" else {"mask_column": 1}
-    lying = {"keys": (), "rows": _aligned(mask, "mask", *MASK_STRIDES), "ragged": (Condition("mask_row", max=FARTHEST),)}[form]
-    return Kernel(
-        f"attention_{dtype}_{head}_{mask}{'' if form == 'keys' else f'_{form}'}",
-        "Attention",
-        "tile",
-        "attention",
-        {"dtype": dtype, "mask": mask},
-        _types(dtype, mask),
-        {**SIMPLE, **same, **_sizes(blocks, head), **_mask(mask, rows=form != "keys"), "SINK": True, "PADDED": True},
-        {"q": blocks.rows, "k": blocks.keys, "v": head},
-        (*_up_to(dtype, head), *_simple(), *(Condition(n, equals=v) for n, v in same.items()), *_lying(dtype), *lying),
-        rank=10 * head + ("keys", "rows", "ragged").index(form),
-        warps=blocks.warps,
-        stages=blocks.stages,
-    )
-
-
-def _of_any_head(dtype: str, mask: str) -> Kernel:
-    """Takes everything, however it lies."""
-    blocks = {"ROWS": 32, "KEYS": 32, "SIZE": 32, "VALUES": 64 if dtype != "float" else 32}
-    return Kernel(
-        f"attention_{dtype}_any{'' if mask == 'none' else f'_{mask}'}",
-        "Attention",
-        "tile",
-        "attention",
-        {"dtype": dtype, "mask": mask},
-        _types(dtype, mask),
-        {**blocks, **_mask(mask, rows=True), "GENERAL": True, "SINK": True, "CHUNKED": True, "PADDED": True},
-        {"q": blocks["ROWS"], "k": blocks["KEYS"], "v": blocks["VALUES"]},
-        rank=10 * LARGEST + 9,
-    )
-
-
-def _split(dtype: str, mask: str, head: int) -> Kernel:
-    """Few queries against some of the keys."""
-    most = 2048 if dtype == "float" else 8192  # elements of keys at a time
-    blocks = Blocks(rows=16, keys=min(64, most // head), warps=4, stages=2)
-    constants = {**_sizes(blocks, head), **_mask(mask, rows=True)}
-    return Kernel(
-        f"attention_{dtype}_{head}_split{'' if mask == 'none' else f'_{mask}'}",
-        "Attention",
-        "split",
-        "split",
-        {"dtype": dtype, "mask": mask},
-        _types(dtype, mask),
-        {name: value for name, value in constants.items() if name not in ("CHUNKED", "MASK_ROWS")},
-        {"q": blocks.rows, "k": blocks.keys, "v": head},
-        (*_up_to(dtype, head), *_lying(dtype, "qkv")),
-        rank=10 * head,
-        warps=blocks.warps,
-        stages=blocks.stages,
-    )
-
-
-def _combine(dtype: str) -> Kernel:
-    types = {**_types(dtype, "none"), "partial": "*fp32", "stats": "*fp32"}
-    constants = {"SPLITS": MOST_SPLITS, "VALUES": LARGEST}
-    conditions = Condition("value_size", max=LARGEST), Condition("splits", max=MOST_SPLITS)
-    return Kernel(f"attention_{dtype}_combine", "Attention", "combine", "combine", {"dtype": dtype}, types, constants, {}, conditions)
-
-
-def _joins(dtype: str) -> Iterator[Kernel]:
-    """With vectors where rows allow it, and without."""
-    types = {**_types(dtype, "none"), **dict.fromkeys(("past", "fresh", "present"), POINTER_TYPES[dtype])}
-    constants = {"ROWS": 16, "COLUMNS": 128}
-    aligned = (
-        *(Condition(name, align=16) for name in ("past", "fresh", "present")),
-        *(Condition(name, align=16 // BYTES[dtype]) for name in ("size", "fresh_batch", "fresh_head", "fresh_row")),
-        Condition("fresh_column", equals=1),
-    )
-    for rank, (name, more, conditions) in enumerate((("join", {"fresh_column": 1}, aligned), ("join_any", {}, ()))):
-        variant = {"dtype": dtype}
-        yield Kernel(
-            f"attention_{dtype}_{name}", "Attention", "join", "join", variant, types, constants | more, {"rows": 16}, conditions, rank
-        )
-
-
-def _types(dtype: str, mask: str) -> dict[str, str]:
-    """Those of all arguments that a kernel may have."""
-    types = dict.fromkeys((*POINTERS, "sink"), POINTER_TYPES[dtype]) | dict.fromkeys(INTEGERS, "i32")
-    types |= dict.fromkeys(("scale", "softcap", "mask_value"), "fp32") | dict.fromkeys(("partial", "stats"), "*fp32")
-    return types if mask == "none" else types | {"mask": POINTER_TYPES[mask]}
-
-
-def _sizes(blocks: Blocks, head: int) -> dict[str, object]:
-    return {"ROWS": blocks.rows, "KEYS": blocks.keys, "SIZE": head, "VALUES": head, "CHUNKED": False, "k_column": 1}
-
-
-def _mask(mask: str, *, rows: bool) -> dict[str, object]:
-    return dict(UNMASKED) if mask == "none" else {"MASK": 1 if mask == "bool" else 2, "MASK_ROWS": rows}
-
-
-def _simple() -> tuple[Condition, ...]:
-    return Condition("softcap", equals=0), Condition("left", min=UNLIMITED)
-
-
-def _up_to(dtype: str, head: int) -> tuple[Condition, ...]:
-    return tuple(Condition(name, max=head, align=16 // BYTES[dtype]) for name in ("head_size", "value_size"))
-
-
-def _lying(dtype: str, names: Sequence[str] = POINTERS) -> tuple[Condition, ...]:
-    strides = (f"{name}_{axis}" for name in names for axis in ("batch", "head", "row"))
-    return (Condition("k_column", equals=1), *_aligned(dtype, *names, *strides))
-
-
-def _aligned(dtype: str, *names: str) -> tuple[Condition, ...]:
-    """To 16 bytes, which one thread loads at a time."""
-    return tuple(
-        Condition(name, align=16)
-        if name in (*POINTERS, "mask")
-        else Condition(name, align=16 // BYTES[dtype], max=FARTHEST if name.endswith("_row") else None)
-        for name in names
-    )
-
-
-def _blocks(arch: int, dtype: str, head: int, *, kind: str = "plain") -> Blocks:
-    """The largest that keep all in registers (`onnxfuse kernels check`). kind: "plain", "padded", "general", or a form of mask."""
-    if dtype == "float":  # three products for one, and parts of all operands
-        return Blocks(32, 32, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
-    if head == 256:
-        has_room = kind == "plain" and arch not in SMALL
-        return Blocks(64, 64 if has_room else 32, 8, 2)
-    if head == 128 and kind == "ragged":
-        return Blocks(64, 32, 8, 2)
-    if head == 128:
-        return Blocks(128, 64 if kind in ("plain", "padded") or arch in WIDE else 32, 8, 2)
-    if kind == "plain" or (kind == "padded" and arch == 90):
-        return Blocks(128, 64, 8 if arch in FAST else 4, 3)
-    return Blocks(64, 64, 4, 3 if kind == "padded" else 2)

@@ -1,5 +1,7 @@
-// Linear on a GPU: kernel_triton.py, compiled; or cuBLASLt, where it is wanted.
-#include <array>
+// Linear on a GPU: kernel_triton.py, compiled; or cuBLASLt, where it is wanted or was measured to be the faster one.
+//
+// A product of few blocks leaves a GPU idle: its depth is split over more, and the parts are added up by a second kernel.
+#include <algorithm>
 
 #include "custom_ops/_runtime/cuda/compiled.h"
 #include "custom_ops/_runtime/cuda/form.h"
@@ -13,44 +15,26 @@ using namespace linear;
 
 // What the kernels ask for; kernel_triton.py says what each is.
 #define ONNXFUSE_LINEAR_VALUES(X)                                                                              \
-  X(x) X(weight) X(bias) X(residual) X(y) X(alpha) X(activation_alpha) X(activation_beta) X(rows) X(columns)   \
-  X(depth) X(weight_depth) X(weight_column) X(activation) X(has_bias) X(has_residual) X(residual_last)
+  X(x) X(weight) X(bias) X(residual) X(y) X(partial) X(alpha) X(activation_alpha) X(activation_beta) X(rows)   \
+  X(columns) X(depth) X(weight_depth) X(weight_column) X(activation) X(has_bias) X(has_residual)               \
+  X(residual_last) X(splits) X(split_depth)
+ONNXFUSE_KERNEL_VALUES(ONNXFUSE_LINEAR_VALUES)
 
-namespace value {
-enum Name : int {
-#define ONNXFUSE_ENUMERATOR(name) name,
-  ONNXFUSE_LINEAR_VALUES(ONNXFUSE_ENUMERATOR)
-#undef ONNXFUSE_ENUMERATOR
-};
-}  // namespace value
+constexpr int64_t kMostSplits = 32;
+constexpr int64_t kBlocksOfMultiprocessor = 2;
+constexpr int64_t kLeastStepsOfSplit = 4;
 
-const std::vector<std::string>& Names() {
-#define ONNXFUSE_TEXT(name) #name,
-  static const std::vector<std::string> names = {ONNXFUSE_LINEAR_VALUES(ONNXFUSE_TEXT)};
-#undef ONNXFUSE_TEXT
-  return names;
-}
-
-// The number of an activation in ACTIVATIONS of kernel_triton.py.
-int64_t CodeOf(Activation activation) {
-  constexpr std::array kOrder = {Activation::kNone,        Activation::kRelu,      Activation::kGelu,
-                                 Activation::kGeluTanh,    Activation::kSilu,      Activation::kSigmoid,
-                                 Activation::kTanh,        Activation::kClip,      Activation::kLeakyRelu,
-                                 Activation::kHardSigmoid, Activation::kHardSwish, Activation::kSquaredRelu};
-  int64_t code = 0;
-  while (kOrder[static_cast<size_t>(code)] != activation) ++code;
-  return code;
-}
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const cuda::CompiledKernels& KernelsFor(const cuda::Device& device) {
   return cuda::CompiledKernels::Of("Linear", Names(), device);
 }
 
-std::string GroupOf(Type type) { return std::string("tile dtype=") + NameOf(type); }
+std::string GroupOf(const char* role, Type type) { return std::string(role) + " dtype=" + NameOf(type); }
 
 bool Exists(const cuda::Device& device, std::string* why) {
   std::vector<std::string> groups;
-  for (const Type type : FloatTypes()) groups.push_back(GroupOf(type));
+  for (const Type type : FloatTypes()) groups.push_back(GroupOf("tile", type));
   return cuda::AreCompiled(KernelsFor(device), groups, device, why);
 }
 
@@ -70,7 +54,7 @@ cuda::Values ValuesOf(const LinearArgs<T>& args) {
   values.Set(value::depth, args.depth);
   values.Set(value::weight_depth, args.is_transposed ? 1 : args.cols);
   values.Set(value::weight_column, args.is_transposed ? args.depth : 1);
-  values.Set(value::activation, CodeOf(args.activation));
+  values.Set(value::activation, static_cast<int64_t>(args.activation));
   values.Set(value::has_bias, int64_t{args.bias != nullptr});
   values.Set(value::has_residual, int64_t{args.residual != nullptr});
   values.Set(value::residual_last, int64_t{args.is_residual_last});
@@ -90,17 +74,46 @@ bool RunByCublasLt(const LinearArgs<T>& args, Type type, cuda::Queue& queue) {
                          args.is_transposed, args.alpha, known});
 }
 
+// Into how many parts the depth is split: as many as keep all multiprocessors at work, but none of few steps, and no more
+// than that their sums, written and read, stay below the weights.
+template <typename T>
+int64_t PartsOf(const LinearArgs<T>& args, const cuda::CompiledKernel& split, int64_t blocks, int multiprocessors) {
+  const int64_t most_by_depth = args.depth / (kLeastStepsOfSplit * split.Tile("k"));
+  const int64_t most_by_memory =
+      args.depth * static_cast<int64_t>(sizeof(T)) / (2 * static_cast<int64_t>(sizeof(float)) * args.rows);
+  return std::min({kBlocksOfMultiprocessor * multiprocessors / blocks, kMostSplits, most_by_depth, most_by_memory});
+}
+
+// Whether the depth was split over blocks: not where there are blocks enough without.
+template <typename T>
+bool RunSplit(const LinearArgs<T>& args, Type type, cuda::Values& values, cuda::Queue& queue) {
+  const cuda::CompiledKernels& kernels = KernelsFor(queue.device());
+  const cuda::CompiledKernel* split = kernels.Find(GroupOf("split", type), values);
+  const cuda::CompiledKernel* combine = kernels.Find(GroupOf("combine", type), values);
+  if (split == nullptr || combine == nullptr) return false;
+  const int64_t blocks = CeilDiv(args.rows, split->Tile("m")) * CeilDiv(args.cols, split->Tile("n"));
+  const int64_t parts = PartsOf(args, *split, blocks, queue.device().multiprocessors());
+  if (parts < 2) return false;
+  const int64_t step = split->Tile("k"), split_depth = CeilDiv(CeilDiv(args.depth, parts), step) * step;
+  const int64_t splits = CeilDiv(args.depth, split_depth);
+  values.Set(value::splits, splits);
+  values.Set(value::split_depth, split_depth);
+  const int64_t elements = args.rows * args.cols;
+  values.Set(value::partial, queue.Scratch(static_cast<size_t>(splits * elements) * sizeof(float)));
+  queue.Start(*split, splits * blocks, values);
+  queue.Start(*combine, CeilDiv(elements, combine->Tile("size")), values);
+  return true;
+}
+
 template <typename T>
 void RunTyped(const Call& call, cuda::Queue& queue) {
   const LinearArgs<T> args = ReadLinear<T>(call);
-  if (args.rows * args.cols == 0 || RunByCublasLt(args, call.Input(kX).type, queue)) return;
-  const cuda::Values values = ValuesOf(args);
-  const std::string group = GroupOf(call.Input(kX).type);
-  const cuda::CompiledKernel* kernel = KernelsFor(queue.device()).Find(group, values);
-  // A group without a kernel for whatever comes is not registered.
-  if (kernel == nullptr) throw cuda::DeviceError("no compiled kernel is there for " + group);
-  const int64_t m = kernel->Tile("m"), n = kernel->Tile("n");
-  queue.Start(*kernel, (args.rows + m - 1) / m * ((args.cols + n - 1) / n), values);
+  const Type type = call.Input(kX).type;
+  if (args.rows * args.cols == 0 || RunByCublasLt(args, type, queue)) return;
+  cuda::Values values = ValuesOf(args);
+  if (RunSplit(args, type, values, queue)) return;
+  const cuda::CompiledKernel& kernel = cuda::Required(KernelsFor(queue.device()), GroupOf("tile", type), values);
+  queue.Start(kernel, CeilDiv(args.rows, kernel.Tile("m")) * CeilDiv(args.cols, kernel.Tile("n")), values);
 }
 
 void Run(const Call& call, cuda::Queue& queue) {

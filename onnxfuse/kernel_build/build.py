@@ -75,7 +75,7 @@ def tasks(archs: Sequence[int], only: Sequence[str] = (), newest_ptx: int = NEWE
     for file in sorted((PACKAGE / "custom_ops").glob("*/kernel_triton.py")):
         module = worker.load(file)
         for arch in archs:
-            found += [Task(file, kernel, arch, _source(module, kernel, arch, newest_ptx)) for kernel in module.kernels(arch)]
+            found += [Task(file, kernel, arch, _source(module, kernel, arch, newest_ptx)) for kernel in worker.variants(file, arch)]
     for pattern in only:
         if not any(re.fullmatch(pattern, task.kernel.name) for task in found):
             near = difflib.get_close_matches(pattern, sorted({task.kernel.name for task in found}), 5, 0.3)

@@ -58,7 +58,8 @@ def judge(facts: Mapping[str, Any]) -> Verdict:
         "start": len(hot) * warps / SCHEDULERS,
     }
     verdict = Verdict(str(facts["name"]), (), fits, mix, cycles)
-    return replace(verdict, complaints=tuple(_complaints(facts, verdict, hot)))
+    by_blocks = any(one.name in BLOCK_LOADS for one in code)  # where warps are specialised, those that load have a loop of their own
+    return replace(verdict, complaints=tuple(_complaints(facts, verdict, [] if by_blocks else hot)))
 
 
 def gpu_of(arch: int) -> Gpu:
@@ -70,7 +71,8 @@ def gpu_of(arch: int) -> Gpu:
     return known[0]
 
 
-def _complaints(facts: Mapping[str, Any], verdict: Verdict, hot: Sequence[Instruction]) -> Iterator[str]:
+def _complaints(facts: Mapping[str, Any], verdict: Verdict, loading: Sequence[Instruction]) -> Iterator[str]:
+    """loading: the loop whose loads must be wide; empty where blocks are brought whole."""
     mix = verdict.mix
     if verdict.fits.blocks == 0:
         yield f"does not start: {verdict.fits.limiter}"
@@ -84,8 +86,8 @@ def _complaints(facts: Mapping[str, Any], verdict: Verdict, hot: Sequence[Instru
     if not any(mix[name] for name in wanted):
         yield f"no {' or '.join(wanted)} in the hot loop"
     if any("align" in condition for condition in facts["conditions"]):
-        yield from _of_loads(facts, hot)
-        if facts["op"] == "Attention" and not mix["MUFU"]:
+        yield from _of_loads(facts, loading)
+        if facts["op"] == "Attention" and "size" not in facts["tile"] and not mix["MUFU"]:
             yield "no exponentials in the hot loop"
     if facts["busy"] and verdict.share < LEAST_SHARE:
         yield f"tensor units busy {verdict.share:.0%} of the hot loop, least {LEAST_SHARE:.0%}"
@@ -93,7 +95,7 @@ def _complaints(facts: Mapping[str, Any], verdict: Verdict, hot: Sequence[Instru
 
 def _of_loads(facts: Mapping[str, Any], hot: Sequence[Instruction]) -> Iterator[str]:
     """A kernel that relies on aligned operands must bring them by 16 bytes a thread, or by blocks."""
-    if any(one.name in BLOCK_LOADS for one in hot):
+    if not hot:
         return
     wide = sum(1 for one in hot if one.name in ("LDG", "LDGSTS") and "128" in one.modifiers)
     needed = _operand_bytes(facts) // (int(facts["block"][0]) * VECTOR_BYTES)
@@ -102,9 +104,12 @@ def _of_loads(facts: Mapping[str, Any], hot: Sequence[Instruction]) -> Iterator[
 
 
 def _operand_bytes(facts: Mapping[str, Any]) -> int:
-    """What one turn of the hot loop brings: keys and values, or a step of both operands."""
+    """What one turn of the hot loop brings: keys and values, some columns of keys and queries, or a step of both operands."""
     tile = facts["tile"]
-    elements = 2 * tile["k"] * tile["v"] if facts["op"] == "Attention" else (tile["m"] + tile["n"]) * tile["k"]
+    if "size" in tile:
+        elements = (tile["q"] + tile["k"]) * tile["size"]
+    else:
+        elements = 2 * tile["k"] * tile["v"] if facts["op"] == "Attention" else (tile["m"] + tile["n"]) * tile["k"]
     return int(elements * BYTES[facts["variant"]["dtype"]])
 
 

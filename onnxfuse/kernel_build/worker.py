@@ -2,8 +2,8 @@
 
     python -m onnxfuse.kernel_build.worker FILE KERNEL ARCH FOLDER SOURCE PTX
 
-FILE is a kernel_triton.py, KERNEL the name of one in its list. Writes KERNEL.sm_ARCH.cubin and .json into FOLDER; SOURCE is kept in
-the latter as "source". PTX is the newest version of PTX that may be written, 90 for 9.0. No GPU is needed.
+FILE is a kernel_triton.py, KERNEL the name of one that the variants.py beside it lists. Writes KERNEL.sm_ARCH.cubin and .json into
+FOLDER; SOURCE is kept in the latter as "source". PTX is the newest version of PTX that may be written, 90 for 9.0. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,19 @@ HIDDEN = ("global_scratch", "profile_scratch")  # what Triton adds behind the ar
 
 
 def load(file: Path) -> Any:
-    """A kernel_triton.py as a module, without the packages around it, which need more than Triton."""
-    spec = importlib.util.spec_from_file_location(f"kernels_of_{file.parent.name}", file)
+    """A file beside an op as a module, without the packages around it, which need more than Triton."""
+    spec = importlib.util.spec_from_file_location(f"{file.stem}_of_{file.parent.name}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def variants(file: Path, arch: int) -> list[Kernel]:
+    """What the variants.py beside a kernel_triton.py lists for one architecture."""
+    found: list[Kernel] = load(file.with_name("variants.py")).kernels(arch)
+    return found
 
 
 def compile_kernel(module: Any, kernel: Kernel, arch: int, newest_ptx: int) -> tuple[bytes, dict[str, Any]]:
@@ -108,7 +114,7 @@ def main() -> None:
     file, name, arch, folder, source, newest_ptx = sys.argv[1:]
     os.environ.pop("TRITON_INTERPRET", None)  # under it nothing is compiled
     module = load(Path(file))
-    (kernel,) = (k for k in module.kernels(int(arch)) if k.name == name)
+    (kernel,) = (k for k in variants(Path(file), int(arch)) if k.name == name)
     code, facts = compile_kernel(module, kernel, int(arch), int(newest_ptx))
     stem = Path(folder) / f"{name}.sm_{arch}"
     _write(Path(f"{stem}.cubin"), code)

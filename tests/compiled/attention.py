@@ -67,12 +67,16 @@ def _mask_strides(shape: Sequence[int] | None) -> dict[str, int]:
 
 
 class Host:
-    """Runs uses of Attention in the interpreter. `started` holds the names of the kernels of the last run."""
+    """Runs uses of Attention in the interpreter. `started` holds the names of the kernels of the last run.
+
+    specialised: whether kernels with specialised warps are asked for.
+    """
 
     def __init__(self, interpreter: Interpreter, kernels: Sequence[Kernel]) -> None:
         self._interpreter = interpreter
         self._kernels = kernels
         self.started: list[str] = []
+        self.specialised = False
 
     def run(self, given: Mapping[str, Array], own: Mapping[str, Attribute], types: Mapping[str, str], *, is_split: bool = False) -> Any:
         """Outputs by name, for inputs in the arrays' types. is_split: split the keys as the host does for few queries."""
@@ -84,6 +88,9 @@ class Host:
         buffers = dict(given)
         if "past_key" in given:
             k, v = (self._joined(buffers, x, name, dtype) for x, name in ((k, "key"), (v, "value")))
+        elif k.strides[3] != 1 and k.shape[3] > 1:
+            buffers["past_key"] = np.empty((*k.shape[:2], 0, k.shape[3]), given["k"].dtype)
+            k = self._joined(buffers, k, "key", dtype)
         outputs = ATTENTION.infer(shapes, attributes)
         buffers["y"] = np.full([int(d) for d in outputs["y"]], np.nan, given["q"].dtype)
         y = _laid("y", buffers["y"].shape, str(attributes["y_layout"]), q.shape[1], width)
@@ -151,6 +158,7 @@ class Host:
             "left": UNLIMITED if left < 0 else int(left),
             "right": 0 if causal else UNLIMITED if right < 0 else int(right),
             "zero_masked_rows": int(attributes["zero_masked_rows"]),
+            "specialised": int(self.specialised),
         }
 
     def _whole(self, values: dict[str, Any], variant: Mapping[str, str], buffers: dict[str, Array], batch: int) -> None:

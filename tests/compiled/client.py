@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxfuse.kernel_build import build
+from onnxfuse.kernel_build import build, worker
 from onnxfuse.triton_kernel import Condition, Kernel
 
 ROOT = Path(__file__).parents[2]
@@ -73,8 +74,8 @@ class Interpreter:
         assert self._process.stdin is not None and self._process.stdout is not None
         nowhere = At(next(iter(buffers)))  # for a null pointer, which the interpreter cannot take; nothing may be read there
         arguments = {name: _passed(nowhere if value is None else value) for name, value in values.items()} | dict(kernel.constants)
-        folder = ROOT / "custom_ops" / kernel.op.lower() / "kernel_triton.py"
-        pickle.dump((str(folder), kernel.function, grid, arguments, dict(buffers)), self._process.stdin)
+        file = ROOT / "custom_ops" / kernel.folder / "kernel_triton.py"
+        pickle.dump((str(file), kernel.function, grid, arguments, dict(buffers)), self._process.stdin)
         self._process.stdin.flush()
         state, result = pickle.load(self._process.stdout)
         assert state == "done", result
@@ -83,6 +84,20 @@ class Interpreter:
 
 def _passed(value: float | At) -> Any:
     return ("buffer", value.buffer, value.offset) if isinstance(value, At) else value
+
+
+def choices(folder: str, attribute: str) -> list[str]:
+    """The values of an attribute in the order of an op.cc, by which kernels know them."""
+    text = (ROOT / "custom_ops" / folder / "op.cc").read_text(encoding="utf-8")
+    found = re.search(rf'Choice\("{attribute}", \{{(.*?)\}}', text, re.DOTALL)
+    assert found is not None
+    return re.findall(r'"(\w+)"', found[1])
+
+
+def compiled_ops() -> list[str]:
+    """The ops that have kernels written in Triton."""
+    files = sorted((ROOT / "custom_ops").glob("*/kernel_triton.py"))
+    return list(dict.fromkeys(kernel.op for file in files for kernel in worker.variants(file, 80)))
 
 
 def every_kernel(op: str, arch: int = 80) -> list[Kernel]:

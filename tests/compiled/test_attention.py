@@ -17,6 +17,7 @@ from tests.compiled.client import Interpreter, every_kernel
 from tests.ops.harness import NARROW, assert_close, exact, feeds
 
 KERNELS = every_kernel("Attention")
+NEWER = every_kernel("Attention", 90)
 
 
 def is_interpreted(kernel: Kernel) -> bool:
@@ -47,23 +48,24 @@ def _stored(array: Any, kind: str) -> Any:
 def case_of(kernel: Kernel) -> Case:
     """One for which the host must take this kernel: ragged, fewer kv heads than heads, rows that see nothing."""
     size, value = _sizes(kernel)
-    keys = 48 if "rows" in kernel.name else 53
+    keys = 48 if kernel.name.endswith("_rows") else 53
     shapes = {"q": (1, 2, 5, size), "k": (1, 1, keys, size), "v": (1, 1, keys, value)}
     mask = kernel.variant["mask"]
+    by_rows = kernel.constants["MASK_ROWS"]
     if mask != "none":
-        shapes["mask"] = (1, 2, 5, keys) if kernel.constants["MASK_ROWS"] else (1, 1, 1, keys)
-    attributes: dict[str, Attribute] = {"causal": 2, "scale": -0.3}
+        shapes["mask"] = (1, 2, 5, keys) if by_rows else (1, 1, 1, keys)
+    attributes: dict[str, Attribute] = {"causal": 2, "scale": -2.0 / size**0.5}
     if kernel.constants["GENERAL"]:
         attributes |= {"softcap": 3.0, "window_left": 20, "mask_value": -1e4}
     types = {} if mask == "none" else {"M": mask}
-    values = nothing_seen if mask == "bool" and kernel.constants["MASK_ROWS"] else None
+    values = nothing_seen if mask == "bool" and by_rows else None
     sink = {"sink": (2,)} if kernel.constants["SINK"] else {}
     return Case(shapes | sink, attributes, types, ("y",), values)
 
 
 def _sizes(kernel: Kernel) -> tuple[int, int]:
     if kernel.constants["CHUNKED"]:
-        return 37, 131
+        return (264, 272) if kernel.conditions else (37, 131)
     head = int(kernel.tile["v"])
     return (head - 24 if head > 32 else 24, head - 48 if head > 64 else 16) if kernel.constants["PADDED"] else (head, head)
 
@@ -72,6 +74,20 @@ def _sizes(kernel: Kernel) -> tuple[int, int]:
 def test_every_kernel_for_whole_rows(host: Host, kernel: Kernel) -> None:
     check(host, case_of(kernel), kernel.variant["dtype"])
     assert host.started == [kernel.name]
+
+
+@pytest.mark.parametrize(
+    "kernel", [k for k in NEWER if k.function == "attention_blocks" and is_interpreted(k)], ids=lambda kernel: kernel.name
+)
+@pytest.mark.parametrize("attributes", [{"causal": 2, "scale": -0.3}, {"zero_masked_rows": 1, "causal": 1}, {"scale": 0.0}], ids=str)
+def test_every_kernel_by_blocks(interpreter: Interpreter, kernel: Kernel, attributes: dict[str, Attribute]) -> None:
+    """More rows than a block, heads smaller than blocks."""
+    host, head = Host(interpreter, NEWER), int(kernel.tile["v"])
+    host.specialised = bool(kernel.constants["SPECIALISED"])
+    for keys, size in ((1037, head), (1024, head - 24)):
+        case = Case({"q": (1, 2, 131, size), "k": (1, 1, keys, size), "v": (1, 1, keys, head - 16)}, attributes)
+        check(host, case, kernel.variant["dtype"])
+        assert host.started == [kernel.name]
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.role == "split" and is_interpreted(k)], ids=lambda kernel: kernel.name)
@@ -102,6 +118,14 @@ def test_new_keys_are_joined_from_any_layout_with_vectors(host: Host, layout: st
         case = Case({**dict.fromkeys("qkv", shape), **past}, {**layouts, "q_num_heads": 2, "causal": 2})
     check(host, case, "float16")
     assert host.started == ["attention_float16_join", "attention_float16_join", "attention_float16_64_padded"]
+
+
+@pytest.mark.parametrize(("shape", "kernel"), [((1, 2, 40, 37), "join_turned"), ((1, 2, 37, 21), "join_any")], ids=str)
+def test_keys_whose_sizes_lie_apart_are_turned_first(host: Host, shape: tuple[int, ...], kernel: str) -> None:
+    size, keys = shape[2:]
+    case = Case({"q": (1, 2, 5, size), "k": shape, "v": (1, 2, keys, 16)}, {"k_layout": "BHDS", "causal": 2})
+    check(host, case, "float16")
+    assert host.started[0] == f"attention_float16_{kernel}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

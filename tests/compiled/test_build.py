@@ -12,9 +12,9 @@ from onnxfuse.errors import KernelError, RuntimeMissingError, UsageError
 from onnxfuse.kernel_build import build, cubin, gate, sass
 from onnxfuse.kernel_build.sass import Instruction
 from onnxfuse.triton_kernel import BYTES
-from tests.compiled.client import every_kernel
+from tests.compiled.client import compiled_ops, every_kernel
 
-KERNELS = {op: every_kernel(op) for op in ("Attention", "Linear")}
+KERNELS = {op: every_kernel(op) for op in compiled_ops()}
 TYPES = ("float", "float16", "bfloat16")
 
 
@@ -28,8 +28,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_run_has_a_kernel_without_conditions() -> None:
     """The host registers an operator by these: one for every type, and every mask."""
-    for op, masks in (("Attention", ["none", "bool", *TYPES]), ("Linear", [""])):
-        free = [(k.variant["dtype"], k.variant.get("mask", "")) for k in KERNELS[op] if k.role == "tile" and not k.conditions]
+    for op, kernels in KERNELS.items():
+        masks = ["none", "bool", *TYPES] if op == "Attention" else [""]
+        free = [(k.variant["dtype"], k.variant.get("mask", "")) for k in kernels if k.role == "tile" and not k.conditions]
         assert sorted(free) == sorted((dtype, mask) for dtype in TYPES for mask in masks)
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import itertools
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 from onnxfuse import custom_ops
+from onnxfuse.kernel_build import worker
+from onnxfuse.triton_kernel import Kernel
 
 FAKE = Path(__file__).parent / "fake"
 TYPES = {"float": "kFloat", "float16": "kFloat16", "bfloat16": "kBFloat16"}
@@ -47,6 +45,7 @@ class Standin:
     conditions: Sequence[dict[str, Any]] = ()
     threads: int = 32
     shared: int = 0
+    scratch: int = 0
     arguments: Sequence[tuple[str, str]] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
 
@@ -61,7 +60,7 @@ class Standin:
         return {
             "schema": 1, "op": self.op, "role": self.role, "name": self.name, "variant": self.variant, "rank": self.rank,
             "conditions": list(self.conditions), "arch": arch, "entry": self.name, "cubin_sha256": digest,
-            "block": [self.threads, 1, 1], "shared": self.shared, "registers": 64, "stack": 0, "scratch": 0, "tile": self.tile,
+            "block": [self.threads, 1, 1], "shared": self.shared, "registers": 64, "stack": 0, "scratch": self.scratch, "tile": self.tile,
             "arguments": [{"name": name, "kind": kind} for name, kind in self.kinds()], "triton": "3.6.0", "num_warps": 4,
         }  # fmt: skip
 
@@ -89,10 +88,15 @@ def number(value: Any) -> str:
     return "nullptr" if value is None else repr(value)
 
 
+def folder_of(op: str) -> Path:
+    (found,) = (folder for folder in Path(custom_ops.__path__[0]).iterdir() if folder.name.replace("_", "") == op.lower())
+    return found
+
+
 @cache
 def parameters(op: str, function: str) -> list[str]:
     """The parameters of a Triton kernel that are no constants."""
-    text = (Path(custom_ops.__path__[0]) / op.lower() / "kernel_triton.py").read_text()
+    text = (folder_of(op) / "kernel_triton.py").read_text()
     (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == function)
     return [a.arg for a in found.args.args if a.annotation is None or "constexpr" not in ast.unparse(a.annotation)]
 
@@ -126,9 +130,13 @@ def for_type(kind: str) -> list[Standin]:
             f"fast_{kind}", "Attention", "tile", "attention", {**variant, "mask": "none"}, {"q": 8, "k": 16}, f"{made}.Tile(8, 0)",
             rank=1, conditions=[*plain, *aligned], threads=64, shared=64 * 1024,
         ),
-        Standin(f"linear_{kind}", "Linear", "tile", "linear", variant, {"m": 4, "n": 8}, f"Linear(a, {TYPES[kind]}, 4, 8)", rank=2),
+        Standin(f"linear_{kind}", "Linear", "tile", "linear", variant, {"m": 4, "n": 8}, f"Linear{{a, {TYPES[kind]}}}.Tile(4, 8)", rank=2),
         Standin(
-            f"linear_fast_{kind}", "Linear", "tile", "linear", variant, {"m": 8, "n": 16}, f"Linear(a, {TYPES[kind]}, 8, 16)",
+            f"gated_linear_{kind}", "GatedLinear", "tile", "gated_linear", variant, {"m": 4, "n": 8},
+            f"GatedLinear{{a, {TYPES[kind]}}}.Tile(4, 8)",
+        ),
+        Standin(
+            f"linear_fast_{kind}", "Linear", "tile", "linear", variant, {"m": 8, "n": 16}, f"Linear{{a, {TYPES[kind]}}}.Tile(8, 16)",
             conditions=even, threads=128,
         ),
     ]  # fmt: skip
@@ -143,37 +151,26 @@ def every() -> list[Standin]:
 
 
 def listed(op: str, arch: int) -> list[Standin]:
-    """Those that kernel_triton.py lists for an architecture, with their own conditions, tiles, arguments and constants."""
-    return [_standin(kernel) for kernel in _module(op).kernels(arch)]
+    """Those that the variants.py of an op lists for an architecture, with their own conditions, tiles, arguments and constants."""
+    return [_standin(kernel) for kernel in worker.variants(folder_of(op) / "kernel_triton.py", arch)]
 
 
-@cache
-def _module(op: str) -> Any:
-    """kernel_triton.py of an op, of which only the list is wanted: where Triton is not installed too."""
-    triton, language = ModuleType("triton"), ModuleType("triton.language")
-    triton.jit, triton.language = (lambda function: function), language  # type: ignore[attr-defined]
-    language.constexpr = lambda value: value  # type: ignore[attr-defined]
-    spec = importlib.util.spec_from_file_location(f"kernels_of_{op}", Path(custom_ops.__path__[0]) / op.lower() / "kernel_triton.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": language, spec.name: module}):
-        spec.loader.exec_module(module)
-    return module
-
-
-def _standin(kernel: Any) -> Standin:
-    tile, variant = kernel.tile, kernel.variant
-    node = f"Attention{{a, {TYPES[variant['dtype']]}, {MASKS[variant.get('mask', 'none')]}}}"
+def _standin(kernel: Kernel) -> Standin:
+    tile, variant = kernel.tile, dict(kernel.variant)
+    node = f"{kernel.op}{{a, {TYPES[variant['dtype']]}{', ' + MASKS[variant.get('mask', 'none')] if kernel.op == 'Attention' else ''}}}"
     calls = {
-        "tile": f"{node}.Tile({tile.get('q')}, {tile.get('v', 0)})",
-        "split": f"{node}.Split({tile.get('q')})",
-        "combine": f"{node}.Combine()",
-        "join": f"{node}.Join({tile.get('rows')})",
+        ("Attention", "tile"): f"Tile({tile.get('q')}, {tile.get('v', 0)})",
+        ("Attention", "split"): f"Split({tile.get('q')})",
+        ("Attention", "combine"): "Combine()",
+        ("Attention", "join"): f"Join({tile.get('rows')})",
+        ("Linear", "combine"): f"Combine({tile.get('size')})",
+        ("Linear", "split"): f"Split({tile.get('m')}, {tile.get('n')})",
     }
+    call = calls.get((kernel.op, kernel.role), f"Tile({tile.get('m')}, {tile.get('n')})")
     return Standin(
-        kernel.name, kernel.op, kernel.role, kernel.function, dict(variant), dict(tile),
-        calls[kernel.role] if kernel.op == "Attention" else f"Linear(a, {TYPES[variant['dtype']]}, {tile['m']}, {tile['n']})",
-        kernel.rank, [condition.as_json() for condition in kernel.conditions], 32 * kernel.warps, constants=kernel.constants,
+        kernel.name, kernel.op, kernel.role, kernel.function, variant, dict(tile), f"{node}.{call}", kernel.rank,
+        [condition.as_json() for condition in kernel.conditions], 32 * kernel.warps, constants=kernel.constants,
+        scratch=384 if kernel.function.endswith("_blocks") else 0,
     )  # fmt: skip
 
 

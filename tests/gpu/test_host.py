@@ -52,7 +52,7 @@ def test_on_a_gpu_names_without_kernel_are_left_to_their_bodies(start: Start) ->
     said = gpu.close()
     bodies = "onnxfuse: warning: on Fake GPU 0 (sm_90) these operators run by their function bodies: "
     assert said.count(f"{bodies}EmbedLayerNorm. They have no CUDA kernel in this version") == 1
-    assert said.count(f"{bodies}Attention, Linear. Compile") == 1
+    assert said.count(f"{bodies}Attention, GatedLinear, Linear. Compile") == 1
 
 
 @pytest.mark.parametrize(("config", "available", "is_gpu"), [

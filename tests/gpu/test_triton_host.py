@@ -20,6 +20,7 @@ import pytest
 from onnxfuse import custom_ops
 from onnxfuse.case import Case
 from onnxfuse.op import Op
+from tests.compiled.client import choices
 from tests.gpu import standins
 from tests.gpu.client import LIBRARY, Client, Ran
 from tests.gpu.conftest import compiler
@@ -27,7 +28,7 @@ from tests.gpu.runtime import CUDA
 from tests.gpu.test_forms import run
 from tests.ops import harness
 
-OPS = ("Attention", "Linear")
+OPS = ("Attention", "GatedLinear", "Linear")
 EVERY = standins.every()
 ATTENTION = next(op for op, _ in custom_ops.all_cases() if op.name == "Attention")
 RNG = np.random.default_rng(11)
@@ -133,12 +134,24 @@ def test_a_node_gives_the_numbers_of_its_body(listed: Client, op: Op, case: Case
 
 def _fitting(op: str, kind: str) -> Iterator[Case]:
     """Uses whose sizes, strides and addresses suit every kernel: those of some head sizes, of some numbers of rows, of whatever comes."""
+    if op == "GatedLinear":
+        for rows, depth, trans in itertools.product((3, 20, 40), (128, 136, 7), (0, 1)):
+            weight = (32, depth) if trans else (depth, 32)
+            yield Case(
+                {"x": (rows, depth), "weight": weight, "bias": (32,)}, {"trans_weight": trans, "activation": "gelu", "gate_first": trans}
+            )
+        return
     if op == "Linear":
         for rows, depth, trans in itertools.product((3, 20, 40), (128, 136, 7), (0, 1)):
             weight = (16, depth) if trans else (depth, 16)
             yield Case({"x": (rows, depth), "weight": weight, "bias": (16,)}, {"trans_weight": trans, "activation": "silu"})
+        for trans in (0, 1):  # depth enough for descriptors, too many rows for parts
+            yield Case({"x": (300, 2048), "weight": (8, 2048) if trans else (2048, 8)}, {"trans_weight": trans})
+        for rows, trans in itertools.product((3, 40), (0, 1)):  # depth enough for parts
+            weight = (16, 1024) if trans else (1024, 16)
+            yield Case({"x": (rows, 1024), "weight": weight, "residual": (rows, 16)}, {"trans_weight": trans, "activation": "gelu"})
         return
-    for head in (32, 24, 64, 56, 128, 96, 256, 200):
+    for head in (32, 24, 64, 56, 128, 96, 256, 200, 264):
         many = {"q": (1, 5, 3, head), "k": (1, 5, 16, head), "v": (1, 5, 16, head)}
         few = {"q": (1, 2, 1, head), "k": (1, 1, 272, head), "v": (1, 1, 272, head)}
         yield from (Case(many, {"causal": 2}), Case(many, {"softcap": 2.0}), Case(few))
@@ -148,7 +161,11 @@ def _fitting(op: str, kind: str) -> Iterator[Case]:
             ragged = {"q": (1, 5, 3, head), "k": (1, 5, 17, head), "v": (1, 5, 17, head)}
             yield Case({**ragged, "mask": (3, 17)}, types={"M": mask})
             yield Case({**few, "mask": (1, 272)}, types={"M": mask})
+    for size in (64, 128):  # keys enough for descriptors, too many queries for parts
+        yield Case({"q": (1, 1, 66, size), "k": (1, 1, 1024, size), "v": (1, 1, 1024, size)})
     yield Case({**many, "past_key": (1, 5, 8, head), "past_value": (1, 5, 8, head)})
+    turned = {"q": (1, 5, 3, 16), "k": (1, 5, 16, 9), "v": (1, 5, 9, 16)}
+    yield Case(turned, {"k_layout": "BHDS"})
     odd = {"q": (1, 5, 3, 7), "k": (1, 5, 9, 7), "v": (1, 5, 9, 7)}
     yield Case({**odd, "past_key": (1, 5, 8, 7), "past_value": (1, 5, 8, 7)})
     yield from (Case({**odd, "mask": (3, 9)}, types={"M": mask}) for mask in ("bool", *standins.TYPES))
@@ -165,8 +182,26 @@ def test_every_kernel_that_is_listed_is_taken_and_right(listed: Client, op: str,
         got, ran = run(listed, definition, case, kind, device=device)
         taken |= set(kernels(ran))
         harness.assert_close(got, harness.exact(definition, case, kind), definition.tolerance[kind])
-    wanted = {kernel.name for kernel in standins.listed(op, (90, 80)[device]) if kernel.variant["dtype"] == kind}
-    assert taken == wanted
+    assert taken == wanted_of(op, kind, (90, 80)[device])
+
+
+def wanted_of(op: str, kind: str, arch: int) -> set[str]:
+    """All that are listed, but for those with specialised warps."""
+    listed = [kernel for kernel in standins.listed(op, arch) if kernel.variant["dtype"] == kind]
+    return {kernel.name for kernel in listed if not kernel.constants.get("SPECIALISED")}
+
+
+def test_specialised_warps_are_taken_where_they_are_asked_for(start: Start, pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    listed = standins.listed("Attention", 90)
+    standins.write(tmp_path, listed, 90, standins.compiled(listed, Path(str(pytestconfig.cache.mkdir("onnxfuse-standins"))), compiler()))
+    q, k = normal(1, 1, 70, 128, dtype=np.float16), normal(1, 1, 1024, 128, dtype=np.float16)
+    for wish, name in (("1", "specialised"), ("0", "blocks")):
+        client = start(kernels=str(tmp_path), devices="90")
+        client.ask("set_variable", "ONNXFUSE_SPECIALISED", wish)
+        (launch,) = attend(client, {}, q, k, k).launches
+        assert launch["kernel"] == f"attention_float16_128_{name}"
+        assert int(launch["arguments"][-2]) != 0, "the scratch memory that its facts ask for"
+        assert int(launch["arguments"][-1]) == 0
 
 
 SPLIT = {"q": (2, 6, 1, 8), "k": (2, 2, 300, 8), "v": (2, 2, 300, 5)}
@@ -216,15 +251,18 @@ def test_a_launch_has_the_grid_and_the_arguments_of_the_contract(node: Client) -
     }  # fmt: skip
 
 
-def test_packed_heads_and_keys_by_column_are_strides(node: Client) -> None:
+def test_packed_heads_are_strides_and_keys_by_column_are_turned(node: Client) -> None:
     (packed,) = attend(node, {"packed": "qkv", "q_num_heads": 6, "kv_num_heads": 2, "softcap": 1.0}, normal(2, 65, 100)).launches
     got = arguments(packed)
     assert (got["k"] - got["q"], got["v"] - got["q"]) == (6 * 10 * 4, 8 * 10 * 4)
     assert [got[f"{x}_{axis}"] for x in "qkv" for axis in ("batch", "head", "row")] == [6500, 10, 100] * 3
     assert (got["group"], got["head_size"]) == (3, 10)
-    turned = attend(node, {"k_layout": "BHDS"}, normal(2, 2, 65, 9), normal(2, 2, 9, 33), normal(2, 2, 33, 9)).launches[0]
-    got = arguments(turned)
-    assert (got["k_batch"], got["k_head"], got["k_row"], got["k_column"]) == (2 * 9 * 33, 9 * 33, 1, 33)
+    turned = attend(node, {"k_layout": "BHDS"}, normal(2, 2, 65, 9), normal(2, 2, 9, 33), normal(2, 2, 33, 9))
+    assert kernels(turned) == ["join_float", "tile_float_none"], "keys by column are copied by row first"
+    got = arguments(turned.launches[0])
+    assert [got[f"fresh_{axis}"] for axis in ("batch", "head", "row", "column")] == [2 * 9 * 33, 9 * 33, 1, 33]
+    got = arguments(turned.launches[1])
+    assert (got["k_batch"], got["k_head"], got["k_row"], got["k_column"]) == (2 * 9 * 33, 9 * 33, 9, 1)
 
 
 def test_masks_are_strides_and_what_is_broadcast_has_none(node: Client) -> None:
@@ -293,8 +331,7 @@ def test_more_shared_memory_than_usual_is_asked_for(node: Client) -> None:
 
 def test_linear_tells_activation_and_what_is_added(node: Client) -> None:
     x, weight, bias, residual = normal(2, 5, 8), normal(7, 8), normal(7), normal(2, 5, 7)
-    activations = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "clip", "leaky_relu", "hard_sigmoid", "hard_swish")
-    for code, activation in enumerate((*activations, "squared_relu")):
+    for code, activation in enumerate(choices("linear", "activation")):
         chosen = {"activation": activation, "activation_beta": 1.0, "trans_weight": 1, "residual_last": 1, "alpha": 0.5}
         (launch,) = linear(node, x, weight, bias, residual, **chosen).launches
         got = arguments(launch)
@@ -310,6 +347,20 @@ def test_y_may_lie_over_the_residual(node: Client) -> None:
     inputs, attributes = [x, weight, None, residual], {**next(op for op, _ in custom_ops.all_cases() if op.name == "Linear").attributes}
     apart, over = (node.run("Linear", attributes, inputs, ["float"], over=o).outputs[0][0] for o in ({}, {0: 3}))
     np.testing.assert_array_equal(apart, over)
+
+
+def test_gated_linear_tells_its_halves_and_its_activation(node: Client) -> None:
+    x, bias = normal(2, 5, 8), normal(14)
+    for code, activation in enumerate(choices("gated_linear", "activation")):
+        for first in (0, 1):
+            attributes = {"activation": activation, "activation_alpha": 2.0, "trans_weight": first, "gate_first": first}
+            weight = normal(14, 8) if first else normal(8, 14)
+            (launch,) = node.run("GatedLinear", attributes, [x, weight, bias], ["float"]).launches
+            got = arguments(launch)
+            assert (launch["kernel"], launch["grid"]) == ("gated_linear_float", [3, 1])
+            assert (got["activation"], got["activation_alpha"], got["has_bias"], got["columns"]) == (code, "2", 1, 7)
+            assert (got["gate_column"], got["up_column"]) == ((0, 7) if first else (7, 0))
+            assert (got["weight_depth"], got["weight_column"]) == ((1, 8) if first else (14, 1))
 
 
 def registered(client: Client) -> Client:
@@ -406,7 +457,48 @@ def test_cublaslt_that_is_wanted_and_not_there_is_told_once(start: Start, folder
     for _ in range(2):
         assert kernels(linear(client, normal(3, 34), normal(34, 24))) == ["linear_float"]
     said = client.close()
-    assert said.count("ONNXFUSE_LINEAR asks for cuBLASLt, which is not found (") == 1
+    assert said.count("cuBLASLt, which ONNXFUSE_LINEAR or measured times ask for, is not found (") == 1
+
+
+def measured(folder: Path, rows: int, compiled: float, cublaslt: float, *, device: str = "Fake GPU 0") -> None:
+    """Times of a product with 34 of depth and 24 columns, beside the kernels."""
+    time = {"dtype": "float", "rows": rows, "columns": 24, "depth": 34, "trans_weight": 0}
+    times = [{**time, "compiled_us": compiled, "cublaslt_us": cublaslt}, {**time, "rows": 64, "compiled_us": 1, "cublaslt_us": 2}]
+    (folder / "linear.sm_90.times").write_text(json.dumps({"schema": 1, "device": device, "times": times}))
+
+
+@pytest.mark.parametrize(("rows", "compiled", "cublaslt", "setting", "kernel"), [
+    (8, 2.0, 1.0, "", "product"),
+    (16, 2.0, 1.0, "", "product"),
+    (2, 2.0, 1.0, "", "launch"),  # too far from what is asked
+    (8, 1.0, 2.0, "", "launch"),
+    (8, 2.0, 1.0, "compiled", "launch"),
+    (8, 1.0, 2.0, "cublaslt", "product"),
+])  # fmt: skip
+def test_the_measured_times_of_what_is_nearest_choose(
+    start: Start, image: bytes, tmp_path: Path, rows: int, compiled: float, cublaslt: float, setting: str, kernel: str
+) -> None:
+    standins.write(tmp_path, EVERY, 90, image)
+    measured(tmp_path, rows, compiled, cublaslt)
+    client = start(kernels=str(tmp_path), linear=setting, devices="90")
+    x, weight = normal(8, 34), normal(34, 24)
+    ran = linear(client, x, weight)
+    assert [event["event"] for event in ran.launches] == [kernel]
+    np.testing.assert_allclose(ran.outputs[0][0], x @ weight, rtol=1e-4, atol=1e-4)
+    assert [event["event"] for event in linear(client, normal(64, 34), weight).launches] == [
+        "product" if setting == "cublaslt" else "launch"
+    ]
+
+
+def test_times_of_another_device_and_damaged_ones_choose_nothing(start: Start, image: bytes, tmp_path: Path) -> None:
+    for place in ("other", "damaged"):
+        standins.write(tmp_path / place, EVERY, 90, image)
+        measured(tmp_path / place, 8, 2.0, 1.0, device="NVIDIA L4")
+    (tmp_path / "damaged" / "linear.sm_90.times").write_text('{"schema": 1}')
+    client = start(kernels=f"{tmp_path / 'other'}:{tmp_path / 'damaged'}", devices="90")
+    assert kernels(linear(client, normal(8, 34), normal(34, 24))) == ["linear_float"]
+    said = client.close()
+    assert said.count("the measured times") == 1 and "damaged/linear.sm_90.times cannot be used:" in said
 
 
 # --- what is found
@@ -416,7 +508,7 @@ def test_without_kernels_both_run_by_their_bodies_and_the_warning_says_how_to_bu
     client = start()
     assert names(client) == names(client) == set()
     said = client.close()
-    how = "by their function bodies: Attention, Linear. Compile their kernels with `onnxfuse kernels build --arch sm_90`"
+    how = "by their function bodies: Attention, GatedLinear, Linear. Compile their kernels with `onnxfuse kernels build --arch sm_90`"
     assert said.count(how) == 1
 
 
@@ -465,16 +557,15 @@ def test_a_kernel_that_needs_more_memory_than_a_device_has_is_not_for_it(start: 
 
 
 def test_a_set_that_lacks_what_some_node_may_need_is_not_registered(start: Start, image: bytes, tmp_path: Path) -> None:
-    lacking = {80: ("tile_bfloat16_float16", "Linear"), 90: ("join_float", "Linear"), 100: ("linear_float16", "Attention")}
+    lacking = {80: ("tile_bfloat16_float16", "Attention"), 90: ("join_float", "Attention"), 100: ("linear_float16", "Linear")}
     for arch, (missing, _) in lacking.items():
         standins.write(tmp_path, [kernel for kernel in EVERY if kernel.name != missing], arch, image)
     client = start(kernels=str(tmp_path), devices=",".join(map(str, lacking)))
-    for device, (_, left) in enumerate(lacking.values()):
-        assert names(client, device) == {left}
+    for device, (_, lost) in enumerate(lacking.values()):
+        assert names(client, device) == set(OPS) - {lost}
     said = client.close()
-    for arch, (_, left) in lacking.items():
-        (other,) = set(OPS) - {left}
-        assert f"(sm_{arch}) these operators run by their function bodies: {other}. Compile their kernels with" in said
+    for arch, (_, lost) in lacking.items():
+        assert f"(sm_{arch}) these operators run by their function bodies: {lost}. Compile their kernels with" in said
 
 
 def test_without_kernels_for_it_nothing_is_split(start: Start, image: bytes, tmp_path: Path) -> None:
@@ -508,7 +599,7 @@ DAMAGES: dict[str, Damage] = {
     "must be a number from 1 to 1024, got the number 4096": with_facts(block=[4096, 1, 1]),
     "must be a number from 0 to 2147483647, got a string much": with_facts(shared="much"),
     "must be a number from 0 to 2147483647, got the number 1.5": with_facts(rank=1.5),
-    "asks for scratch memory of its own": with_facts(scratch=128),
+    "must be a number from 0 to 65536, got the number 100000": with_facts(scratch=100000),
     "must be a string, got the word null": with_facts(entry=None),
     r"'c\?{39}\.\.\.' is not known to this version": with_facts(arguments=[{"name": "cé" + "?" * 99, "kind": "i32"}]),
     "'colour' is not known to this version": with_facts(arguments=[{"name": "colour", "kind": "i32"}]),
@@ -552,7 +643,7 @@ def test_a_damaged_kernel_that_is_needed_leaves_the_next_or_none(start: Start, i
     (tmp_path / "first" / "join_float.sm_90.cubin").write_bytes(b"")
     (tmp_path / "second" / "join_float.sm_90.cubin").write_bytes(b"")
     client = start(kernels=f"{tmp_path / 'first'}:{tmp_path / 'second'}")
-    assert names(client) == {"Linear"}
+    assert names(client) == set(OPS) - {"Attention"}
     assert kernels(linear(client, normal(3, 5), normal(5, 3))) == ["linear_float"]
 
 
@@ -575,7 +666,7 @@ def test_kernels_that_the_driver_does_not_take_are_not_registered(start: Start, 
     client = start(kernels=str(tmp_path))
     assert names(client) == set()
     said = client.close()
-    assert "Attention, Linear. Their compiled kernels cannot be loaded (CUDA driver: cuModuleLoadData failed" in said
+    assert "Attention, GatedLinear, Linear. Their compiled kernels cannot be loaded (CUDA driver: cuModuleLoadData failed" in said
     assert "Compile them for this driver with `onnxfuse kernels build --arch sm_90`" in said
 
 

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <stdexcept>
 
 #include "custom_ops/_runtime/cuda/form.h"
@@ -24,30 +23,14 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kSchema = 1;
 constexpr int kMostThreads = 1024;
-constexpr int kFirstExactArch = 90;  // from here on the compiler makes code for one architecture alone
+constexpr int64_t kMostScratch = 1 << 16;  // of a block
+constexpr int kFirstExactArch = 90;        // from here on the compiler makes code for one architecture alone
 
 bool RunsOn(int built, int device) {
   return built >= kFirstExactArch ? built == device : built / 10 == device / 10 && built <= device;
 }
 
 std::string HowToBuild(int arch) { return "`onnxfuse kernels build --arch sm_" + std::to_string(arch) + "`"; }
-
-std::vector<fs::path> Folders() {
-#if defined(_WIN32)
-  constexpr char kBetween = ';';
-#else
-  constexpr char kBetween = ':';
-#endif
-  std::vector<fs::path> folders;
-  const fs::path own = OwnFolder(), cache = UserCache("kernels");
-  if (!own.empty()) folders.push_back(own / "kernels");
-  if (!cache.empty()) folders.push_back(cache);
-  std::istringstream list(Variable("ONNXFUSE_KERNELS"));
-  for (std::string folder; std::getline(list, folder, kBetween);) {
-    if (!folder.empty()) folders.emplace_back(folder);
-  }
-  return folders;
-}
 
 // The architecture in a name like flash.sm_90.json; 0 where there is none.
 int ArchIn(const fs::path& file) {
@@ -103,7 +86,7 @@ class FactsReader {
     for (const auto& [axis, size] : facts.At("tile").Members()) kernel->tile[axis] = size.Whole(1);
     for (const Json& one : facts.At("arguments").Items()) kernel->arguments.push_back(ReadArgument(one));
     for (const Json& one : facts.At("conditions").Items()) ReadCondition(one, kernel);
-    if (facts.At("scratch").Whole() != 0) throw std::invalid_argument("it asks for scratch memory of its own");
+    kernel->scratch_bytes = facts.At("scratch").Whole(0, kMostScratch);
     return true;
   }
 
@@ -111,7 +94,8 @@ class FactsReader {
   CompiledKernel::Argument ReadArgument(const Json& facts) const {
     const std::string& name = facts.At("name").Text();
     const auto kind = Among<CompiledKernel::Kind>({"pointer", "i32", "i64", "f32"}, facts.At("kind").Text());
-    if (name == "global_scratch" || name == "profile_scratch") return {CompiledKernel::kNull, kind};
+    if (name == "global_scratch") return {CompiledKernel::kScratch, kind};
+    if (name == "profile_scratch") return {CompiledKernel::kNull, kind};
     return {Among<int>(names_, name), kind};
   }
 
@@ -141,7 +125,7 @@ void TellLeftOut(const fs::path& folder, const std::vector<std::string>& reasons
 std::vector<std::unique_ptr<CompiledKernel>> ReadFolders(const std::string& op, const std::vector<std::string>& names,
                                                          const Device& device) {
   std::vector<std::unique_ptr<CompiledKernel>> found;
-  for (const fs::path& folder : Folders()) {
+  for (const fs::path& folder : KernelFolders()) {
     std::vector<std::string> reasons;
     for (const fs::path& path : FactsIn(folder, device.arch())) {
       try {
@@ -184,7 +168,7 @@ bool CompiledKernel::Fits(const Values& values) const {
 }
 
 uint64_t CompiledKernel::WordOf(const Argument& argument, const Values& values) const {
-  if (argument.name == kNull) return 0;
+  if (argument.name < 0) return 0;
   const Values::Value& value = values.Of(argument.name);
   uint64_t word = static_cast<uint64_t>(value.whole);
   if (argument.kind == Kind::kInt32 && (value.whole < INT32_MIN || value.whole > INT32_MAX)) {
@@ -231,6 +215,12 @@ const CompiledKernel* CompiledKernels::FindForAll(const std::string& group) cons
   return First(group, [](const CompiledKernel& kernel) { return kernel.conditions.empty(); });
 }
 
+const CompiledKernel& Required(const CompiledKernels& kernels, const std::string& group, const Values& values) {
+  const CompiledKernel* found = kernels.Find(group, values);
+  if (found == nullptr) throw DeviceError("no compiled kernel is there for " + group);
+  return *found;
+}
+
 bool AreCompiled(const CompiledKernels& kernels, const std::vector<std::string>& groups, const Device& device,
                  std::string* why) {
   const CompiledKernel* kernel = nullptr;
@@ -270,6 +260,9 @@ void Queue::Start(const CompiledKernel& compiled, int64_t blocks, const Values& 
   std::vector<void*> arguments;
   for (size_t i = 0; i < words.size(); ++i) {
     words[i] = compiled.WordOf(compiled.arguments[i], values);
+    if (compiled.arguments[i].name == CompiledKernel::kScratch && compiled.scratch_bytes > 0) {
+      words[i] = reinterpret_cast<uintptr_t>(Scratch(static_cast<size_t>(compiled.scratch_bytes * blocks)));
+    }
     arguments.push_back(&words[i]);
   }
   Launch launch;

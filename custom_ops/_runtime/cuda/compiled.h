@@ -15,6 +15,18 @@
 
 #include "custom_ops/_runtime/cuda/device.h"
 
+// Numbers and names of all that the kernels of an op may ask for, as `value::x` and `Names()`, from a list of X(x).
+#define ONNXFUSE_KERNEL_VALUES(LIST)                                                        \
+  namespace value {                                                                         \
+  enum Name : int { LIST(ONNXFUSE_KERNEL_VALUE_NUMBER) };                                   \
+  }                                                                                         \
+  const std::vector<std::string>& Names() {                                                 \
+    static const std::vector<std::string> names = {LIST(ONNXFUSE_KERNEL_VALUE_TEXT)};       \
+    return names;                                                                           \
+  }
+#define ONNXFUSE_KERNEL_VALUE_NUMBER(name) name,
+#define ONNXFUSE_KERNEL_VALUE_TEXT(name) #name,
+
 namespace onnxfuse::cuda {
 
 // What a kernel may ask for, by the op's numbers for its names: an address, a whole number, or a float.
@@ -41,7 +53,8 @@ class Values {
 struct CompiledKernel {
   enum class Kind { kPointer, kInt32, kInt64, kFloat };
   enum class Test { kAlign, kMost, kLeast, kEquals };
-  static constexpr int kNull = -1;  // the name of a pointer that is always null
+  static constexpr int kNull = -1,
+                       kScratch = -2;  // names of pointers: always null; to scratch memory, where there is any
   struct Argument {
     int name;
     Kind kind;
@@ -57,6 +70,7 @@ struct CompiledKernel {
   int arch = 0;
   std::string path, digest, entry;  // path and SHA-256 of the cubin
   int threads = 0, shared_bytes = 0;
+  int64_t scratch_bytes = 0;  // of device memory, for each block
   std::map<std::string, int64_t> tile;
   std::vector<Condition> conditions;
   std::vector<Argument> arguments;
@@ -99,6 +113,9 @@ class CompiledKernels {
 
   std::map<std::string, std::vector<std::unique_ptr<CompiledKernel>>> groups_;  // the best first
 };
+
+// The best of a group whose conditions hold. Throws DeviceError where there is none, which no registered op meets.
+const CompiledKernel& Required(const CompiledKernels& kernels, const std::string& group, const Values& values);
 
 // Whether kernels for all of `groups` are there, whatever comes, and the driver takes them; if not, `*why` says why and
 // how to get them.

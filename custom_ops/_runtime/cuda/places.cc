@@ -1,6 +1,7 @@
 #include "custom_ops/_runtime/cuda/places.h"
 
 #include <cstdlib>
+#include <sstream>
 
 #if !defined(_WIN32)
 #include <dlfcn.h>
@@ -30,6 +31,23 @@ fs::path UserCache(const char* name) {
   if (!cache.empty()) return fs::path(cache) / "onnxfuse" / name;
   if (!home.empty()) return fs::path(home) / ".cache" / "onnxfuse" / name;
   return local.empty() ? fs::path() : fs::path(local) / "onnxfuse" / name;
+}
+
+std::vector<fs::path> KernelFolders() {
+#if defined(_WIN32)
+  constexpr char kBetween = ';';
+#else
+  constexpr char kBetween = ':';
+#endif
+  std::vector<fs::path> folders;
+  const fs::path own = OwnFolder(), cache = UserCache("kernels");
+  if (!own.empty()) folders.push_back(own / "kernels");
+  if (!cache.empty()) folders.push_back(cache);
+  std::istringstream list(Variable("ONNXFUSE_KERNELS"));
+  for (std::string folder; std::getline(list, folder, kBetween);) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  return folders;
 }
 
 }  // namespace onnxfuse::cuda

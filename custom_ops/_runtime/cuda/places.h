@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace onnxfuse::cuda {
 
@@ -14,5 +15,9 @@ std::string Variable(const char* name);
 
 // `$XDG_CACHE_HOME/onnxfuse/<name>`, else `~/.cache/onnxfuse/<name>`; empty where neither is known.
 std::filesystem::path UserCache(const char* name);
+
+// Where compiled kernels are looked for, in this order: `kernels` beside this library, the user's cache of that name,
+// each folder of `$ONNXFUSE_KERNELS`.
+std::vector<std::filesystem::path> KernelFolders();
 
 }  // namespace onnxfuse::cuda

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "custom_ops/_runtime/cuda/form.h"
+#include "custom_ops/_runtime/cuda/measured.h"
 #include "custom_ops/_runtime/cuda/places.h"
 #include "custom_ops/_runtime/cuda/shared_library.h"
 #include "custom_ops/_runtime/providers.h"
@@ -110,15 +111,21 @@ const CublasLt* LoadCublasLt() {
     if (is_whole) return found;
     why = place + " is too old";
   }
-  WarnOnce("ONNXFUSE_LINEAR asks for cuBLASLt, which is not found (" + why +
+  WarnOnce("cuBLASLt, which ONNXFUSE_LINEAR or measured times ask for, is not found (" + why +
            "). Linear runs by compiled kernels; install NVIDIA's cuBLAS, or name the library in ONNXFUSE_CUBLASLT");
   return nullptr;
 }
 
-// Null where it is not wanted, or not there.
+// Null where it is not there.
 const CublasLt* FindCublasLt() {
-  static const CublasLt* found = Variable("ONNXFUSE_LINEAR") == "cublaslt" ? LoadCublasLt() : nullptr;
+  static const CublasLt* found = LoadCublasLt();
   return found;
+}
+
+bool IsWanted(const Product& p, const Device& device) {
+  static const std::string wish = Variable("ONNXFUSE_LINEAR");
+  if (wish == "cublaslt" || wish == "compiled") return wish == "cublaslt";
+  return MeasuredProducts::Of(device).IsCublasLtFaster(p.type, p.rows, p.columns, p.depth, p.is_transposed);
 }
 
 int RealTypeOf(Type type) {
@@ -261,8 +268,9 @@ bool Multiply(const CublasLt& lt, const Product& p, OnDevice& on, const Session*
 }  // namespace
 
 bool MultiplyByCublasLt(const Product& product, const Device& device, const Session* session) {
+  if (product.rows * product.columns * product.depth == 0 || !IsWanted(product, device)) return false;
   const CublasLt* lt = FindCublasLt();
-  if (lt == nullptr || product.rows * product.columns * product.depth == 0) return false;
+  if (lt == nullptr) return false;
   bool is_done = false;
   try {
     device.Within([&] { is_done = Multiply(*lt, product, OnDeviceOf(device.ordinal()), session); });

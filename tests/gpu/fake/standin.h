@@ -1,4 +1,4 @@
-// Stand-ins for the compiled kernels of Attention and Linear: what custom_ops/*/kernel_triton.py says they do, as plain
+// Stand-ins for the compiled kernels of Attention, Linear and GatedLinear: what custom_ops/*/kernel_triton.py says they do, as plain
 // as can be. One thread of a block does all of the block's work.
 //
 // Arguments are read by name, in whatever order a kernel's list has them. Those that are fixed in a kernel are read as
@@ -187,37 +187,100 @@ inline double Activated(const Arguments& a, double v) {
   switch (a.Whole("activation")) {
     case 0: return v;
     case 1: return v > 0 ? v : 0;
-    case 2: return 0.5 * v * (1 + erf(v * 0.70710678118654752));
-    case 3: return 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
-    case 4: return v / (1 + exp(-low * v));
-    case 5: return 1 / (1 + exp(-v));
-    case 6: return tanh(v);
-    case 7: return between(v, low, high);
-    case 8: return v < 0 ? low * v : v;
-    case 9: return between(low * v + high, 0, 1);
-    case 10: return v * between(v / 6 + 0.5, 0, 1);
-    case 11: return v > 0 ? v * v : 0;
+    case 2: return v < 0 ? low * v : v;
+    case 3: return between(v, low, high);
+    case 4: return 0.5 * v * (1 + erf(v * 0.70710678118654752));
+    case 5: return 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+    case 6: return v / (1 + exp(-low * v));
+    case 7: return 1 / (1 + exp(-v));
+    case 8: return tanh(v);
+    case 9: return v * between(v / 6 + 0.5, 0, 1);
+    case 10: return v > 0 ? v * v : 0;
+    case 11: return between(low * v + high, 0, 1);
   }
   abort();
 }
 
-// tile_m rows and tile_n columns of y.
-inline void Linear(const Arguments& a, Type type, long tile_m, long tile_n) {
-  const long rows = a.Whole("rows"), columns = a.Whole("columns"), depth = a.Whole("depth");
-  const long across = CeilDiv(columns, tile_n), first_row = blockIdx.x / across * tile_m;
-  const long first_column = blockIdx.x % across * tile_n;
-  for (long r = first_row; r < rows && r < first_row + tile_m; ++r) {
-    for (long c = first_column; c < columns && c < first_column + tile_n; ++c) {
-      const char *x = a.Address("x"), *weight = a.Address("weight");
-      const long down = a.Whole("weight_depth"), first = c * a.Whole("weight_column");
-      double v = 0;
-      for (long k = 0; k < depth; ++k) v += Load(x, r * depth + k, type) * Load(weight, first + k * down, type);
-      v *= a.Real("alpha");
-      if (a.Whole("has_bias") != 0) v += Load(a.Address("bias"), c, type);
-      const double residual = a.Whole("has_residual") != 0 ? Load(a.Address("residual"), r * columns + c, type) : 0;
-      const bool is_last = a.Whole("residual_last") != 0;
-      v = Activated(a, is_last ? v : v + residual) + (is_last ? residual : 0);
-      Store(a.Address("y"), r * columns + c, type, v);
+// Blocks of tile_m rows and tile_n columns of a product's y, and its sums.
+struct Product {
+  const Arguments& a;
+  Type type;
+
+  template <typename Element>
+  void ForBlock(long block, long tile_m, long tile_n, const Element& element) const {
+    const long rows = a.Whole("rows"), columns = a.Whole("columns"), across = CeilDiv(columns, tile_n);
+    const long first_row = block / across * tile_m, first_column = block % across * tile_n;
+    for (long r = first_row; r < rows && r < first_row + tile_m; ++r) {
+      for (long c = first_column; c < columns && c < first_column + tile_n; ++c) element(r, c);
     }
   }
-}
+
+  double Sum(long row, long column, long begin, long end) const {
+    const char *x = a.Address("x"), *weight = a.Address("weight");
+    const long depth = a.Whole("depth"), down = a.Whole("weight_depth"), first = column * a.Whole("weight_column");
+    double v = 0;
+    for (long k = begin; k < end; ++k) v += Load(x, row * depth + k, type) * Load(weight, first + k * down, type);
+    return v;
+  }
+};
+
+struct Linear : Product {
+  void Finish(long row, long column, double v) const {
+    const long place = row * a.Whole("columns") + column;
+    v *= a.Real("alpha");
+    if (a.Whole("has_bias") != 0) v += Load(a.Address("bias"), column, type);
+    const double residual = a.Whole("has_residual") != 0 ? Load(a.Address("residual"), place, type) : 0;
+    const bool is_last = a.Whole("residual_last") != 0;
+    v = Activated(a, is_last ? v : v + residual) + (is_last ? residual : 0);
+    Store(a.Address("y"), place, type, v);
+  }
+
+  void Tile(long tile_m, long tile_n) const {
+    ForBlock(blockIdx.x, tile_m, tile_n, [&](long r, long c) { Finish(r, c, Sum(r, c, 0, a.Whole("depth"))); });
+  }
+
+  // Sums over split_depth of the depth, into partial[splits, rows, columns].
+  void Split(long tile_m, long tile_n) const {
+    const long splits = a.Whole("splits"), part = blockIdx.x % splits, begin = part * a.Whole("split_depth");
+    const long end = begin + a.Whole("split_depth"), depth = a.Whole("depth"), columns = a.Whole("columns");
+    ForBlock(blockIdx.x / splits, tile_m, tile_n, [&](long r, long c) {
+      const double sum = Sum(r, c, begin, end < depth ? end : depth);
+      Store(a.Address("partial"), (part * a.Whole("rows") + r) * columns + c, kFloat, sum);
+    });
+  }
+
+  // `size` elements of y.
+  void Combine(long size) const {
+    const long all = a.Whole("rows") * a.Whole("columns");
+    for (long at = blockIdx.x * size; at < all && at < (blockIdx.x + 1) * size; ++at) {
+      double v = 0;
+      for (long part = 0; part < a.Whole("splits"); ++part) v += Load(a.Address("partial"), part * all + at, kFloat);
+      Finish(at / a.Whole("columns"), at % a.Whole("columns"), v);
+    }
+  }
+};
+
+struct GatedLinear : Product {
+  double Half(long row, long column) const {
+    const double bias = a.Whole("has_bias") != 0 ? Load(a.Address("bias"), column, type) : 0;
+    return Sum(row, column, 0, a.Whole("depth")) + bias;
+  }
+
+  double Gate(double v) const {
+    switch (a.Whole("activation")) {
+      case 0: return v / (1 + exp(-a.Real("activation_alpha") * v));
+      case 1: return 0.5 * v * (1 + erf(v * 0.70710678118654752));
+      case 2: return 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+      case 3: return 1 / (1 + exp(-v));
+      case 4: return v > 0 ? v : 0;
+    }
+    abort();
+  }
+
+  void Tile(long tile_m, long tile_n) const {
+    ForBlock(blockIdx.x, tile_m, tile_n, [&](long r, long c) {
+      const double gate = Gate(Half(r, a.Whole("gate_column") + c)), up = Half(r, a.Whole("up_column") + c);
+      Store(a.Address("y"), r * a.Whole("columns") + c, type, gate * up);
+    });
+  }
+};
