@@ -1,7 +1,7 @@
 """f(x wg + bg) (x wu + bu) -> GatedLinear(x, [wg, wu], [bg, bu]): one product, of which neither half travels to memory.
 
-The weights lie side by side already where both halves are cut from one product; otherwise they are joined by a Concat, which a runtime
-works out once, when it loads the model.
+The weights lie side by side already where both halves are cut from one product. Where its columns take turns, or where there are two
+products, the weights are brought side by side by standard operators, which a runtime works out once, when it loads the model.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from onnxfuse.custom_ops.gated_linear.op import GATED_LINEAR
 from onnxfuse.graph import Node, Value
 from onnxfuse.op import Attribute
 from onnxfuse.pattern import Call, Pattern, Scalar, Var, either, op
-from onnxfuse.rule import Decline, Made, Match, Rule, gated
+from onnxfuse.rotations import joined_pairs
+from onnxfuse.rule import Decline, Made, Match, NewConstant, Operand, Rule, gated
 
 ACTIVATIONS = ("silu", "gelu", "sigmoid", "relu")
 gate, up = Var("gate"), Var("up")
@@ -38,10 +41,25 @@ def activated(v: Pattern) -> Pattern:
 
 
 def build(match: Match) -> Call:
-    first, second, order = gated(match, gate, up)
-    one = _product(first)
-    weight, bias = (one.weight, one.bias) if second is None else _joined(one, _product(second))
+    weight: Operand
+    bias: Operand
+    if (pairs := _in_turns(match)) is not None:
+        one, order = _product(pairs[0]), pairs[1]
+        weight, bias = _parted(one)
+    else:
+        first, second, order = gated(match, gate, up)
+        one = _product(first)
+        weight, bias = (one.weight, one.bias) if second is None else _joined(one, _product(second))
     return GATED_LINEAR(one.x, weight, bias, trans_weight=int(one.is_transposed), gate_first=order, **_activation(match))
+
+
+def _in_turns(match: Match) -> tuple[Value, int] | None:
+    """The value whose columns are gate and up in turn, and whether the gate comes first."""
+    for order, (even, odd) in ((1, (gate, up)), (0, (up, gate))):
+        whole = joined_pairs(match.term(even), match.term(odd))
+        if whole is not None and whole[1].is_identity:
+            return match.holder(whole[0], "gate", shape=whole[1].shape), order
+    return None
 
 
 def _activation(match: Match) -> Mapping[str, Attribute]:
@@ -72,6 +90,24 @@ def _product(value: Value) -> Product:
 def _is_plain(node: Node) -> bool:
     gemm = node.op == "Gemm" and not node.attributes.get("transA", 0)
     return not node.domain and (node.op == "MatMul" or (gemm and all(node.attributes.get(n, 1.0) == 1 for n in ("alpha", "beta"))))
+
+
+def _parted(one: Product) -> tuple[Made, Made | None]:
+    """Weights and bias with the even columns first, and then the odd ones."""
+    if not one.weight.is_constant or not all(isinstance(size, int) for size in one.weight.shape or ()):
+        raise Decline("weights whose columns take turns must be constants, to be brought side by side once")
+    return _even_first(one.weight, 0 if one.is_transposed else 1), None if one.bias is None else _even_first(one.bias, 0)
+
+
+def _even_first(value: Value, axis: int) -> Made:
+    """The even indices of an axis, and then the odd ones."""
+    sizes = [size for size in value.shape or () if isinstance(size, int)]
+    pairs = [*sizes[:axis], sizes[axis] // 2, 2, *sizes[axis + 1 :]]
+    order = [*range(axis), axis + 1, axis, *range(axis + 2, len(pairs))]
+    turned = [pairs[i] for i in order]
+    split = Made("Reshape", (value, NewConstant(np.array(pairs, np.int64), value)), value.dtype, tuple(pairs))
+    moved = Made("Transpose", (split,), value.dtype, tuple(turned), (("perm", tuple(order)),))
+    return Made("Reshape", (moved, NewConstant(np.array(sizes, np.int64), value)), value.dtype, tuple(sizes))
 
 
 def _joined(one: Product, other: Product) -> tuple[Made, Made | None]:
@@ -108,6 +144,16 @@ RULE = Rule(
         """g (float[n,3] x) => (float[n,2] y) <float[2,3] v = {1, -2, 3, -4, 5, -6}, float[2,3] w = {7, -8, 9, 0.5, 0.25, 0},
         float[2] c = {1, 2}, float[2] d = {3, 4}> {
             a = Gemm <transB = 1> (x, v, c)  b = Gemm <transB = 1> (x, w, d)  r = Relu(a)  y = Mul(r, b)
+        }""",
+        f"""g (float[n,3] x) => (float[n,2] y) <{P}, float[4] c = {{1, 2, 3, 4}}, int64[1] zero = {{0}}, int64[1] one = {{1}},
+        int64[1] end = {{9223372036854775807}}, int64[1] two = {{2}}> {{
+            m = MatMul(x, w)  z = Add(m, c)  up = Slice(z, zero, end, one, two)  gate = Slice(z, one, end, one, two)
+            s = Sigmoid(gate)  a = Mul(gate, s)  y = Mul(a, up)
+        }}""",
+        """g (float[n,3] x) => (float[n,2] y) <float[4,3] w = {1, -2, 3, -4, 5, -6, 7, -8, 9, 0.5, 0.25, 0}, float[4] c = {1, 2, 3, 4},
+        int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {9223372036854775807}, int64[1] two = {2}> {
+            z = Gemm <transB = 1> (x, w, c)  gate = Slice(z, zero, end, one, two)  up = Slice(z, one, end, one, two)
+            r = Relu(gate)  y = Mul(r, up)
         }""",
     ],
     declines={
