@@ -88,7 +88,8 @@ def _blockwise(arch: int, dtype: str, head: int) -> Iterator[Kernel]:
     where that is asked for."""
     if arch != 90 or dtype == "float" or head != 128:
         return
-    conditions = (*_up_to(dtype, head), *_simple(), *_lying(dtype), Condition("has_sink", equals=0), Condition("keys", min=MANY_KEYS))
+    sizes = Condition("keys", min=MANY_KEYS), Condition("head_size", min=1)  # a descriptor has no axis of size 0
+    conditions = (*_up_to(dtype, head), *_simple(), *_lying(dtype), Condition("has_sink", equals=0), *sizes)
     for is_specialised in (True, False):
         blocks = Blocks(128, 64, 4, 3) if is_specialised else Blocks(128, 128, 8, 2)
         constants = {**SIMPLE, **UNSUNK, **UNMASKED, **_sizes(blocks, head), "SPECIALISED": is_specialised}
