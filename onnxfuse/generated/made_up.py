@@ -60,6 +60,8 @@ def numpy_type(kind: str) -> np.dtype[Any]:
 
 def is_exact(step: Step, operands: Sequence[str]) -> bool:
     """Whether every bit of what the step makes is given. ONNX Runtime leaves out some roundings between operators of half types."""
+    if step.op == CAST and step.type == "float16" and operands[0] in FLOATS:
+        return False
     return step.op not in INEXACT and (step.op in PLAIN or not any(kind in HALF for kind in (step.type, *operands)))
 
 
@@ -86,7 +88,7 @@ class _Maker:
         axes = self.rng.randint(1, len(shape)) if shape and self.rng.random() < 0.4 else 0
         self.shapes = [self._input(shape, axes) for _ in range(self.rng.randint(1, 4))]
         for _ in range(self.rng.choice((0, 0, 0, 1, 2)) if shape else 0):
-            self._join(shape)
+            self._join(shape, axes)
         for _ in range(self.rng.randint(2, 14)):
             self._grow(axes)
         if not any(is_reduction(step.op) for step in self.steps):
@@ -126,10 +128,10 @@ class _Maker:
             self.small.add(name)
         return tuple(dims[cut:])
 
-    def _join(self, shape: tuple[int, ...]) -> None:
-        """Adds a value of the shape of all, maybe with some sizes 1, that is two or more inputs one behind the other."""
+    def _join(self, shape: tuple[int, ...], axes: int) -> None:
+        """Adds a value of the shape of all, maybe with sizes 1 before the row, that is two or more inputs one behind the other."""
         kind = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        dims = [1 if d != 1 and self.rng.random() < 0.1 else d for d in shape]
+        dims = [1 if i < len(shape) - axes and self.rng.random() < 0.1 else d for i, d in enumerate(shape)]
         at = self.rng.randrange(len(dims))
         cuts = sorted(self.rng.randint(0, shape[at]) for _ in range(self.rng.randint(1, 3)))
         sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, shape[at]], strict=True)]
@@ -260,6 +262,8 @@ class _Maker:
         if first is None or (not self.exact[first] and op in JUMPS | STEEP):
             return
         kind = self._type(first)
+        if kind in HALF and op in STEEP:
+            return  # what is beyond the range of a half is infinite here, and finite where the runtime leaves out the rounding
         operands = self._operands(op, first, kind, len(takes))
         if operands is None or (op in JUMPS | STEEP and not all(self.exact[o] for o in operands)):
             return
