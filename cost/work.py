@@ -119,7 +119,7 @@ def fuse(
         elements=max(part.elements for part in parts),
         parts=tuple(scalar for part in parts for scalar in part.parts),
         gemm_flops=sum(part.gemm_flops for part in parts),
-        gemm=products[0] if len(products) == 1 else None,
+        gemm=_side_by_side(products) if kind != "attention" else products[0] if len(products) == 1 else None,
         nodes=nodes or sum(part.nodes for part in parts),
         launches=1,
         operands=total,
@@ -133,6 +133,13 @@ def fuse(
     if kind != "attention" or not products:
         return made
     return replace(made, rows=products[0].batch * products[0].m, **attention_layout(products[0], heaviest.dtype))
+
+
+def _side_by_side(products: Sequence[Gemm]) -> Gemm | None:
+    """The one product that all of these are, if they multiply the same rows; None where there is none, or they differ."""
+    if not products or any((p.batch, p.m, p.k) != (products[0].batch, products[0].m, products[0].k) for p in products):
+        return None
+    return replace(products[0], n=sum(p.n for p in products))
 
 
 class AttentionLayout(TypedDict):

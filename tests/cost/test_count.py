@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from dataclasses import replace
 import numpy as np
 import onnx.defs
 import pytest
@@ -311,11 +312,16 @@ def test_fused_kernel_computes_all_and_moves_its_own_operands() -> None:
     assert made.launches == 1
 
 
-def test_fused_product_keeps_its_shape_and_two_products_have_none() -> None:
+def test_fused_product_keeps_its_shape_and_those_of_the_same_rows_are_one() -> None:
     product = work("MatMul", [(4, 8), (8, 16)], [(4, 16)], "float")
     added = work("Add", [(4, 16), (16,)], [(4, 16)], "float")
     assert fuse("f", [product, added], bytes_read=1, bytes_written=1).gemm == product.gemm
-    assert fuse("f", [product, added, product], bytes_read=1, bytes_written=1).gemm is None
+    assert product.gemm is not None
+    both = replace(product.gemm, n=2 * product.gemm.n)  # of the same rows: one product with the columns of both
+    assert fuse("f", [product, added, product], bytes_read=1, bytes_written=1).gemm == both
+    other = replace(product, gemm=replace(product.gemm, k=product.gemm.k + 1))
+    assert fuse("f", [product, added, other], bytes_read=1, bytes_written=1).gemm is None
+    assert fuse("f", [product, product], bytes_read=1, bytes_written=1, kind="attention").gemm is None
 
 
 def test_fused_attention_is_laid_out_as_the_op_is() -> None:
