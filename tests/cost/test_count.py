@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from dataclasses import replace
 import numpy as np
 import onnx.defs
 import pytest
