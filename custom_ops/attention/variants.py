@@ -91,7 +91,7 @@ def _blockwise(arch: int, dtype: str, head: int) -> Iterator[Kernel]:
     sizes = Condition("keys", min=MANY_KEYS), Condition("head_size", min=1)  # a descriptor has no axis of size 0
     conditions = (*_up_to(dtype, head), *_simple(), *_lying(dtype), Condition("has_sink", equals=0), *sizes)
     for is_specialised in (True, False):
-        blocks = Blocks(128, 64, 4, 3) if is_specialised else Blocks(128, 128, 8, 2)
+        blocks = Blocks(128, 64, 4, 3) if is_specialised else Blocks(128, 64, 8, 3)
         constants = {**SIMPLE, **UNSUNK, **UNMASKED, **_sizes(blocks, head), "SPECIALISED": is_specialised}
         asked = (Condition("specialised", equals=1),) if is_specialised else ()
         suffix, rank = ("_specialised", -2) if is_specialised else ("_blocks", -1)
