@@ -160,8 +160,8 @@ def _of_any_head(dtype: str, mask: str, *, is_aligned: bool) -> Kernel:
 
 def _split(dtype: str, mask: str, head: int) -> Kernel:
     """Few queries against some of the keys."""
-    most = 2048 if dtype == "float" else 8192  # elements of keys at a time
-    blocks = Blocks(rows=16, keys=max(16, min(64, most // head)), warps=4, stages=2)
+    keys = min(64, 2048 // head) if dtype == "float" else 64 if head < 256 else 16
+    blocks = Blocks(rows=16, keys=keys, warps=4, stages=2)
     every = {**_sizes(blocks, head), **_mask(mask, rows=True)}
     constants = {name: value for name, value in every.items() if name not in ("CHUNKED", "MASK_ROWS")}
     suffix = f"_split{'' if mask == 'none' else f'_{mask}'}"
@@ -237,6 +237,8 @@ def _blocks(arch: int, dtype: str, head: int, *, kind: str) -> Blocks:
     """
     if dtype == "float":  # three products for one, and parts of all operands
         return Blocks(32, 32, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
+    if kind == "general mask" and head != 128:
+        return Blocks(64, 32, 4, 2) if head < 128 else Blocks(64, 32 if arch in WIDE else 16, 8, 2)
     if head == 256:
         has_room = kind == "plain" and arch not in SMALL
         return Blocks(64, 64 if has_room else 32, 8, 2)
