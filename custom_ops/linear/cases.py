@@ -14,7 +14,7 @@ from onnxfuse.op import Attribute
 
 Shape = tuple[int, ...]
 # Rows, depth, columns: empty, one, and around the vector widths, the tiles of 6 and 12 rows and 8, 16 or 32 columns, the
-# 8 rows up to which weights are not packed, and the 512 steps after which sums are put down.
+# 4 and 8 rows that are few, and the 256 steps after which sums are put down.
 SIZES = [
     *((0, 3, 4), (2, 0, 5), (9, 0, 5), (3, 5, 0), (1, 1, 1), (1, 7, 3), (2, 17, 33), (3, 16, 64), (5, 33, 65), (8, 31, 130)),
     *((9, 8, 7), (12, 16, 32), (13, 17, 33), (16, 3, 31), (25, 40, 65), (29, 129, 66), (41, 513, 40), (7, 530, 150), (100, 12, 9)),

@@ -25,63 +25,64 @@ ONNXFUSE_INLINE Vec Activate(Vec v, Vec a, Vec b) {
   return v;
 }
 
-// v = f(v) for [rows, cols] floats, rows `stride` apart.
-template <Activation kActivation>
-void ActivateAll(float* v, int64_t stride, int64_t rows, int64_t cols, float a, float b) {
-  for (int64_t r = 0; r < rows; ++r, v += stride) {
-    ForEachVec(cols, [&](int64_t i, int lanes) {
-      StoreN(v + i, Activate<kActivation>(LoadN(v + i, lanes), Set(a), Set(b)), lanes);
-    });
-  }
-}
-
-using Activator = void (*)(float* v, int64_t stride, int64_t rows, int64_t cols, float a, float b);
-
-// Null for none.
-ONNXFUSE_INLINE Activator ActivatorOf(Activation activation) {
-  switch (activation) {
-    case Activation::kNone: return nullptr;
-    case Activation::kRelu: return &ActivateAll<Activation::kRelu>;
-    case Activation::kLeakyRelu: return &ActivateAll<Activation::kLeakyRelu>;
-    case Activation::kClip: return &ActivateAll<Activation::kClip>;
-    case Activation::kGelu: return &ActivateAll<Activation::kGelu>;
-    case Activation::kGeluTanh: return &ActivateAll<Activation::kGeluTanh>;
-    case Activation::kSilu: return &ActivateAll<Activation::kSilu>;
-    case Activation::kSigmoid: return &ActivateAll<Activation::kSigmoid>;
-    case Activation::kTanh: return &ActivateAll<Activation::kTanh>;
-    case Activation::kHardSwish: return &ActivateAll<Activation::kHardSwish>;
-    case Activation::kSquaredRelu: return &ActivateAll<Activation::kSquaredRelu>;
-    case Activation::kHardSigmoid: return &ActivateAll<Activation::kHardSigmoid>;
-  }
-  return nullptr;
-}
-
-// Rows [row, row + rows) and columns [col, col + cols) of the result from sums[rows][stride], which are overwritten.
+// Whether all that is done besides adding is to keep y between two bounds, which may be infinite.
 template <typename T>
-void Finish(const LinearArgs<T>& args, float* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
-            int64_t cols) {
-  const Activator activate = ActivatorOf(args.activation);
+ONNXFUSE_INLINE bool IsClamp(const LinearArgs<T>& args, float* least, float* most) {
+  constexpr float kInfinity = __builtin_inff();
+  *least = args.activation == Activation::kRelu ? 0.0f : args.activation == Activation::kClip ? args.a : -kInfinity;
+  *most = args.activation == Activation::kClip ? args.b : kInfinity;
+  if (args.activation == Activation::kNone) return true;
+  const bool is_clamp = args.activation == Activation::kRelu || args.activation == Activation::kClip;
+  return is_clamp && !(args.is_residual_last && args.residual != nullptr);
+}
+
+// Rows [row, row + rows) and columns [col, col + cols) of the result from sums[rows][stride].
+template <Activation kActivation, typename T>
+void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
+              int64_t cols) {
   const T* early = args.is_residual_last ? nullptr : args.residual;
   const T* late = args.is_residual_last ? args.residual : nullptr;
-  const Vec alpha = Set(args.alpha);
+  const Vec alpha = Set(args.alpha), a = Set(args.a), b = Set(args.b);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * args.cols + col;
     ForEachVec(cols, [&](int64_t i, int lanes) {
       Vec v = LoadN(sums + r * stride + i, lanes) * alpha;
       if (args.bias != nullptr) v = v + LoadN(args.bias + col + i, lanes);
       if (early != nullptr) v = v + LoadN(early + at + i, lanes);
-      StoreN(sums + r * stride + i, v, lanes);
-    });
-  }
-  if (activate != nullptr) activate(sums, stride, rows, cols, args.a, args.b);
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = (row + r) * args.cols + col;
-    ForEachVec(cols, [&](int64_t i, int lanes) {
-      Vec v = LoadN(sums + r * stride + i, lanes);
+      v = Activate<kActivation>(v, a, b);
       if (late != nullptr) v = v + LoadN(late + at + i, lanes);
       StoreN(args.y + at + i, v, lanes);
     });
   }
+}
+
+template <typename T>
+using Finisher = void (*)(const LinearArgs<T>& args, const float* sums, int64_t stride, int64_t row, int64_t rows,
+                          int64_t col, int64_t cols);
+
+template <typename T>
+ONNXFUSE_INLINE Finisher<T> FinisherOf(Activation activation) {
+  switch (activation) {
+    case Activation::kNone: break;
+    case Activation::kRelu: return &FinishAs<Activation::kRelu, T>;
+    case Activation::kLeakyRelu: return &FinishAs<Activation::kLeakyRelu, T>;
+    case Activation::kClip: return &FinishAs<Activation::kClip, T>;
+    case Activation::kGelu: return &FinishAs<Activation::kGelu, T>;
+    case Activation::kGeluTanh: return &FinishAs<Activation::kGeluTanh, T>;
+    case Activation::kSilu: return &FinishAs<Activation::kSilu, T>;
+    case Activation::kSigmoid: return &FinishAs<Activation::kSigmoid, T>;
+    case Activation::kTanh: return &FinishAs<Activation::kTanh, T>;
+    case Activation::kHardSwish: return &FinishAs<Activation::kHardSwish, T>;
+    case Activation::kSquaredRelu: return &FinishAs<Activation::kSquaredRelu, T>;
+    case Activation::kHardSigmoid: return &FinishAs<Activation::kHardSigmoid, T>;
+  }
+  return &FinishAs<Activation::kNone, T>;
+}
+
+template <typename T>
+ONNXFUSE_INLINE void Finish(const LinearArgs<T>& args, const float* sums, int64_t stride, int64_t row, int64_t rows,
+                            int64_t col, int64_t cols) {
+  FinisherOf<T>(args.activation)(args, sums, stride, row, rows, col, cols);
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

@@ -40,8 +40,10 @@ struct LinearArgs {
   float a = 0, b = 0;  // of the activation
 };
 
-// Whether weights are read as PackLinearWeights lays them out. They are not where there are few rows, or no depth.
-inline bool LinearReadsPacked(int64_t rows, int64_t depth) { return rows > 8 && depth > 0; }
+// Whether weights are read as PackLinearWeights lays them out: only where they are transposed, and rows are more than few.
+inline bool LinearReadsPacked(int64_t rows, int64_t depth, bool is_transposed) {
+  return is_transposed && rows > 8 && depth > 0;
+}
 
 // *size: elements that packed weights take.
 void PackedLinearSize(int64_t depth, int64_t cols, int64_t* size);

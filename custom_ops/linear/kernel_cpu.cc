@@ -26,7 +26,8 @@ void PackLinearWeights(const LinearArgs<T>& args, T* packed, const ParallelFor& 
 template <typename T>
 void LinearCpu(const LinearArgs<T>& args, const T* packed, const ParallelFor& parallel) {
   if (args.rows == 0 || args.cols == 0) return;
-  if (args.rows <= kFewRows || args.depth == 0) return FewRowsLinear(args, parallel);
+  if (args.rows <= (args.is_transposed ? kFewRows : kFewRows / 2) || args.depth == 0)
+    return FewRowsLinear(args, parallel);
   Gemm(args, packed, parallel);
 }
 

@@ -21,7 +21,7 @@ template <typename T>
 void Run(const Call& call) {
   const LinearArgs<T> args = ReadLinear<T>(call);
   const T* packed = nullptr;
-  if (LinearReadsPacked(args.rows, args.depth)) {
+  if (LinearReadsPacked(args.rows, args.depth, args.is_transposed)) {
     int64_t size = 0;
     PackedLinearSize(args.depth, args.cols, &size);
     packed = static_cast<const T*>(call.Kept(static_cast<size_t>(size) * sizeof(T), [&](void* memory) {

@@ -9,6 +9,7 @@ namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 inline constexpr int kPanelVecs = 2;  // Vecs of columns to a tile
 inline constexpr int kPanel = kPanelVecs * kLanes;
 inline constexpr int kTileRows = TileRows(kPanelVecs);
+inline constexpr int kRowStep = kTileRows / 6;  // by which tiles with fewer rows differ
 
 ONNXFUSE_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 ONNXFUSE_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -33,8 +34,8 @@ ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64
 }
 
 // packed[i * kPanel + c] = from[i * stride + c] for i < depth; 0 for columns c in [cols, kPanel).
-template <typename T>
-ONNXFUSE_INLINE void PackColumns(const T* from, int64_t stride, int64_t cols, int64_t depth, T* packed) {
+template <typename T, typename To>
+ONNXFUSE_INLINE void PackColumns(const T* from, int64_t stride, int64_t cols, int64_t depth, To* packed) {
   for (int64_t i = 0; i < depth; ++i, from += stride, packed += kPanel) {
 #pragma GCC unroll 2
     for (int v = 0; v < kPanelVecs; ++v) {

@@ -18,13 +18,13 @@ template <typename T>
 void Run(const void* args, const ParallelFor& parallel) {
   const auto& linear = *static_cast<const LinearArgs<T>*>(args);
   std::vector<T> packed;
-  if (onnxfuse::LinearReadsPacked(linear.rows, linear.depth)) {
+  if (onnxfuse::LinearReadsPacked(linear.rows, linear.depth, linear.is_transposed)) {
     int64_t size = 0;
     onnxfuse::PackedLinearSize(linear.depth, linear.cols, &size);
     packed.resize(static_cast<size_t>(size));
     onnxfuse::PackLinearWeights(linear, packed.data(), parallel);
   }
-  onnxfuse::LinearCpu(linear, static_cast<const T*>(packed.data()), parallel);
+  onnxfuse::LinearCpu(linear, packed.empty() ? nullptr : static_cast<const T*>(packed.data()), parallel);
 }
 
 }  // namespace

@@ -13,12 +13,15 @@ from tests.kernels.attention import half_unit
 from tests.kernels.harness import TYPES, Array, Kernels
 from tests.kernels.linear import ACTIVATIONS, Case, random_case, reference, run
 
-# Rows, depth, columns around 0, 1, the vector widths, the rows that are not packed (8), tiles of 6 and 12 rows, panels of
-# 8, 16 and 32 columns and groups of 4 of them, slices of 512 steps, and tiles that go in turn (96).
+# Rows, depth, columns around 0, 1, the vector widths, few rows (4 and 8), tiles of 6 and 12 rows and few of them (12, 24, 48
+# rows), panels of 8, 16 and 32 columns and groups of 8 of them, slices of 16, 32, 128 and 256 steps, weights beyond 512 KB,
+# tiles that go in turn (24), panels that go in turn (96), and rows that would lie in the same sets of a cache (4096 steps).
 SIZES = [
     *((0, 3, 5), (4, 0, 5), (20, 0, 5), (4, 5, 0), (1, 1, 1), (1, 7, 31), (1, 64, 33), (2, 9, 17), (3, 8, 64), (5, 15, 66), (7, 33, 3)),
     *((8, 16, 300), (9, 17, 15), (10, 2, 32), (12, 31, 33), (13, 8, 127), (17, 64, 128), (24, 5, 129), (31, 100, 7), (37, 511, 8)),
     *((11, 512, 40), (14, 513, 33), (6, 1025, 70), (9, 1100, 140), (577, 7, 9), (1200, 3, 40)),
+    *((23, 129, 97), (25, 257, 31), (49, 255, 64), (25, 300, 500), (47, 301, 450), (49, 270, 500), (295, 260, 513), (30, 4096, 33)),
+    *((16, 48, 3089), (5, 40, 3500)),
 ]
 NUMBERS = {"leaky_relu": (0.2, 0.0), "clip": (-0.5, 0.75), "silu": (1.702, 0.0), "hard_sigmoid": (0.2, 0.5)}
 ERROR = 3e-6  # of what is computed in float, relative to the largest value
