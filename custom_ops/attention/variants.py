@@ -146,7 +146,8 @@ def _of_any_head(dtype: str, mask: str, *, is_aligned: bool) -> Kernel:
     """Heads of any size, some columns at a time: `_large` where operands are aligned, `_any` takes everything, however it lies."""
     sizes = {"ROWS": 32, "KEYS": 32, "SIZE": 32, "VALUES": 64 if dtype != "float" else 32}
     if is_aligned:
-        sizes = {"ROWS": 32 if dtype == "float" else 64, "KEYS": 32, "SIZE": 32 if dtype == "float" else 64, "VALUES": 256}
+        rows = 64 if dtype != "float" else 32 if mask == "none" else 16
+        sizes = {"ROWS": rows, "KEYS": 32, "SIZE": 32 if dtype == "float" else 64, "VALUES": 256}
     constants = {**sizes, **_mask(mask, rows=True), "GENERAL": True, "SINK": True, "CHUNKED": True, "PADDED": True}
     lying = tuple(Condition(name, align=16 // BYTES[dtype]) for name in ("head_size", "value_size")) + _lying(dtype) if is_aligned else ()
     kind = "large" if is_aligned else "any"
@@ -160,7 +161,7 @@ def _of_any_head(dtype: str, mask: str, *, is_aligned: bool) -> Kernel:
 
 def _split(dtype: str, mask: str, head: int) -> Kernel:
     """Few queries against some of the keys."""
-    keys = min(64, 2048 // head) if dtype == "float" else 64 if head < 256 else 16
+    keys = min(64, 2048 // head) if dtype == "float" else {32: 32, 256: 16}.get(head, 64)
     blocks = Blocks(rows=16, keys=keys, warps=4, stages=2)
     every = {**_sizes(blocks, head), **_mask(mask, rows=True)}
     constants = {name: value for name, value in every.items() if name not in ("CHUNKED", "MASK_ROWS")}
@@ -236,7 +237,8 @@ def _blocks(arch: int, dtype: str, head: int, *, kind: str) -> Blocks:
     kind: "plain", "padded", "general"; with a mask "keys", "rows", "general mask".
     """
     if dtype == "float":  # three products for one, and parts of all operands
-        return Blocks(32, 32, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
+        keys = 16 if kind == "general mask" and head == 64 else 32
+        return Blocks(32, keys, 4, 2) if head < 128 else Blocks(16, 16, 4, 2)
     if kind == "general mask" and head != 128:
         return Blocks(64, 32, 4, 2) if head < 128 else Blocks(64, 32 if arch in WIDE else 16, 8, 2)
     if head == 256:
