@@ -109,3 +109,11 @@ def _count(cpus: str) -> int:
     """Cores in a list such as 0-3,8: 5."""
     ends = [part.split("-") for part in cpus.split(",") if part.strip()]
     return sum(int(e[-1]) - int(e[0]) + 1 for e in ends) or 1
+
+
+def completed(measured: Cpu, generic: Cpu) -> Cpu:
+    """A calibrated profile with rates of the products that it was made before: the generic one's, as far as its peak is from that one's."""
+    known = {name.partition("/")[0] for name in measured.gemm_rates}
+    faster = measured.gemm_gflops / generic.gemm_gflops
+    missing = {name: rate * faster for name, rate in generic.gemm_rates.items() if name.partition("/")[0] not in known}
+    return replace(measured, gemm_rates={**measured.gemm_rates, **missing}) if missing else measured

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
-from onnxfuse.cost.detect import detect_cpu
+from onnxfuse.cost.detect import completed, detect_cpu
 from onnxfuse.cost.device import Cache, Cpu, Device, Gpu
 from onnxfuse.errors import UsageError
 
@@ -69,7 +69,7 @@ def this_cpu() -> Cpu:
     if path.is_file():
         device = load(path)
         if isinstance(device, Cpu):
-            return device
+            return completed(device, generic_cpu())
         raise UsageError(f"device: {path} must be of kind 'cpu'. Write it again with `onnxfuse calibrate`")
     return detect_cpu(generic_cpu())
 

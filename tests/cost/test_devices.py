@@ -122,6 +122,17 @@ def test_auto_is_the_calibrated_profile_or_what_is_detected(folder: Path) -> Non
     assert find("auto").key == find("cpu").key == CALIBRATED
 
 
+def test_a_profile_from_before_an_operator_takes_its_rates_from_the_generic_one(folder: Path) -> None:
+    generic = generic_cpu()
+    older = {name: rate for name, rate in generic.gemm_rates.items() if not name.startswith("GatedLinear")}
+    measured = dataclasses.replace(generic, gemm_gflops=2 * generic.gemm_gflops, gemm_rates=older)
+    (folder / f"{CALIBRATED}.toml").write_text(to_toml(measured))
+    found = find("auto")
+    assert isinstance(found, Cpu) and found.gemm_rates.keys() == generic.gemm_rates.keys()
+    assert found.gemm_rates["GatedLinear/8"] == pytest.approx(2 * generic.gemm_rates["GatedLinear/8"])
+    assert found.gemm_rates["MatMul/8"] == generic.gemm_rates["MatMul/8"]
+
+
 def test_calibrated_profile_must_be_of_a_cpu(folder: Path) -> None:
     (folder / f"{CALIBRATED}.toml").write_text((BUILT_IN / "l4.toml").read_text())
     with pytest.raises(UsageError, match="must be of kind 'cpu'"):
