@@ -244,13 +244,35 @@ function makeCost(tables) {
     return tables.scalars[base(op)] ? scalar(base(op)).vector_slots / slotsPerNs(cpu) : K.UNKNOWN_NS;
   }
 
+  // [rows, GFLOP/s], fewest rows first.
+  function ratesByRows(name, cpu) {
+    const parts = Object.entries(cpu.gemm_rates).map(([key, rate]) => [...key.split("/"), rate]);
+    return parts.filter((part) => part.length === 3 && part[0] === name).map((part) => [+part[1], part[2]]).sort((a, b) => a[0] - b[0]);
+  }
+
+  function productGflops(work, cpu) {
+    const name = work.fused ? work.name : work.op;
+    if (cpu.gemm_rates[name] !== undefined) return cpu.gemm_rates[name];
+    let known = ratesByRows(name, cpu);
+    if (!known.length && !work.fused) known = ratesByRows("MatMul", cpu);
+    if (!known.length || !work.gemm || work.gemm.batch > 1) return cpu.gemm_gflops;
+    const rows = Math.min(Math.max(work.gemm.m, known[0][0]), known[known.length - 1][0]);
+    for (let i = 0; i + 1 < known.length; i++) {
+      const [few, low] = known[i], [many, high] = known[i + 1];
+      if (rows > many) continue;
+      const part = Math.log(rows / few) / Math.log(many / few);
+      return Math.exp((1 - part) * Math.log(low) + part * Math.log(high));
+    }
+    return known[0][1];
+  }
+
   function computeUs(work, cpu) {
     if (work.kind === "attention" && work.fused) {
       return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3 + work.rows * cpu.attention_row_us;
     }
     const measured = work.fused && !work.gemm_flops ? kernelNs(work, cpu) : null;
     if (measured !== null) return (work.elements * measured) / 1e3;
-    const products = work.gemm_flops / (work.fused ? cpu.gemm_gflops * cpu.linear_efficiency : cpu.gemm_rates[work.op] ?? cpu.gemm_gflops);
+    const products = work.gemm_flops ? work.gemm_flops / productGflops(work, cpu) : 0;
     return (products + sum(work.parts.map(([op, elements]) => elements * elementNs(op, cpu, work.fused)))) / 1e3;
   }
 
