@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxfuse.op import Attribute, Instance, Op, Shape, show
+from onnxfuse.products import depth_and_columns, weight_problem
 from onnxfuse.reference import Reference, gelu, silu
 
 
@@ -35,26 +36,19 @@ def _activated(r: Reference, x: str) -> str:
     return r.op({"sigmoid": "Sigmoid", "relu": "Relu"}[kind], x)
 
 
-def _depth_and_columns(weight: Shape, attributes: Mapping[str, Attribute]) -> Shape:
-    return weight[::-1] if attributes["trans_weight"] else weight
-
-
 def _limits(shapes: Mapping[str, Shape], attributes: Mapping[str, Attribute]) -> str | None:
-    x, weight = shapes["x"], shapes["weight"]
-    if len(weight) != 2:
-        return f"weight must have rank 2; got {show(weight)}"
-    depth, columns = _depth_and_columns(weight, attributes)
-    if depth != x[-1]:
-        return f"weight must have k = {x[-1]}, the last axis of x; got {show(weight)}"
+    if (problem := weight_problem(shapes, attributes)) is not None:
+        return problem
+    _, columns = depth_and_columns(shapes["weight"], attributes)
     if isinstance(columns, int) and columns % 2:
-        return f"weight must have an even number of columns; got {show(weight)}"
+        return f"weight must have an even number of columns; got {show(shapes['weight'])}"
     if "bias" in shapes and shapes["bias"] != (columns,):
         return f"bias must have 2n = {columns}; got {show(shapes['bias'])}"
     return None
 
 
 def _output_shapes(shapes: Mapping[str, Shape], attributes: Mapping[str, Attribute]) -> Mapping[str, Shape]:
-    return {"y": (*shapes["x"][:-1], _depth_and_columns(shapes["weight"], attributes)[1] // 2)}
+    return {"y": (*shapes["x"][:-1], depth_and_columns(shapes["weight"], attributes)[1] // 2)}
 
 
 GATED_LINEAR = Op(

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from onnxfuse.triton_kernel import BYTES, FARTHEST, POINTER_TYPES, Condition, Kernel
+from onnxfuse.triton_product import UNITS, Blocks, form, lying
 
 TYPES = ("float16", "bfloat16", "float")
 POINTERS = ("x", "weight", "bias", "y")
 INTEGERS = ("rows", "columns", "depth", "weight_depth", "weight_column", "gate_column", "up_column", "activation", "has_bias")
 WIDE = (90, 100, 103)  # architectures whose products are taken from shared memory, which leaves registers for more sums
-UNITS = {"weight_column": "weight_depth", "weight_depth": "weight_column"}  # the stride that is 1, and the other
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """rows and columns of y that a block makes; depth: taken at a time; warps of a block; stages: steps on their way."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
 
 
 def kernels(arch: int) -> list[Kernel]:
@@ -39,28 +27,22 @@ def kernels(arch: int) -> list[Kernel]:
 def _fast(dtype: str, unit: str, blocks: Blocks, most_rows: int | None, rank: int, *, even: bool = False) -> Kernel:
     """For weights whose stride named `unit` is 1; most_rows: None for any number. even: for whole steps along depth."""
     lanes = 16 // BYTES[dtype]
-    conditions = [
-        *(Condition(name, align=16) for name in POINTERS),
-        *(Condition(name, align=lanes, max=FARTHEST) for name in ("columns", UNITS[unit])),
+    conditions = (
+        *lying(dtype, unit, most_rows, POINTERS),
         *(Condition(name, align=lanes) for name in ("gate_column", "up_column")),
         Condition("depth", align=blocks.depth if even else lanes, max=FARTHEST),
-        Condition(unit, equals=1),
-    ]
-    if most_rows is not None:
-        conditions.append(Condition("rows", max=most_rows))
-    kind = f"{'transposed' if unit == 'weight_depth' else 'plain'}{'' if most_rows is None else f'_{most_rows}'}{'' if even else '_ragged'}"
+    )
+    name = f"gated_linear_{dtype}_{form(unit, most_rows)}{'' if even else '_ragged'}"
     constants = {unit: 1, "EVEN": even, "FAR": False}
-    return _kernel(f"gated_linear_{dtype}_{kind}", dtype, blocks, constants, tuple(conditions), rank)
+    return _kernel(name, dtype, blocks, constants, conditions, rank)
 
 
 def _kernel(name: str, dtype: str, blocks: Blocks, constants: dict[str, Any], conditions: tuple[Condition, ...], rank: int) -> Kernel:
     types = dict.fromkeys(POINTERS, POINTER_TYPES[dtype]) | dict.fromkeys(INTEGERS, "i32") | {"activation_alpha": "fp32"}
-    sizes = {"ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": blocks.depth}
-    tile = {"m": blocks.rows, "n": blocks.columns, "k": blocks.depth}
     is_busy = dtype != "float" and bool(conditions) and blocks.rows >= 64
     return Kernel(
-        name, "GatedLinear", "tile", "gated_linear", {"dtype": dtype}, types, {**constants, **sizes}, tile, conditions, rank,
-        blocks.warps, blocks.stages, is_busy,
+        name, "GatedLinear", "tile", "gated_linear", {"dtype": dtype}, types, {**constants, **blocks.constants}, blocks.tile, conditions,
+        rank, blocks.warps, blocks.stages, is_busy,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 
 from onnxfuse.op import Attribute, Instance, Op, Shape, show
+from onnxfuse.products import depth_and_columns, weight_problem
 from onnxfuse.reference import Reference, gelu, silu
 
 
@@ -65,17 +66,10 @@ def _bounded(r: Reference, x: str, least: float, most: float) -> str:
     return r.op("Min", x, r.number(most)) if math.isfinite(most) else x
 
 
-def _depth_and_columns(weight: Shape, attributes: Mapping[str, Attribute]) -> Shape:
-    return weight[::-1] if attributes["trans_weight"] else weight
-
-
 def _limits(shapes: Mapping[str, Shape], attributes: Mapping[str, Attribute]) -> str | None:
-    x, weight = shapes["x"], shapes["weight"]
-    if len(weight) != 2:
-        return f"weight must have rank 2; got {show(weight)}"
-    depth, columns = _depth_and_columns(weight, attributes)
-    if depth != x[-1]:
-        return f"weight must have k = {x[-1]}, the last axis of x; got {show(weight)}"
+    if (problem := weight_problem(shapes, attributes)) is not None:
+        return problem
+    _, columns = depth_and_columns(shapes["weight"], attributes)
     for name in ("bias", "residual"):
         if name in shapes and shapes[name][-1] != columns:
             return f"{name} must have n = {columns}; got {show(shapes[name])}"
@@ -83,7 +77,7 @@ def _limits(shapes: Mapping[str, Shape], attributes: Mapping[str, Attribute]) ->
 
 
 def _output_shapes(shapes: Mapping[str, Shape], attributes: Mapping[str, Attribute]) -> Mapping[str, Shape]:
-    return {"y": (*shapes["x"][:-1], _depth_and_columns(shapes["weight"], attributes)[1])}
+    return {"y": (*shapes["x"][:-1], depth_and_columns(shapes["weight"], attributes)[1])}
 
 
 LINEAR = Op(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from onnxfuse.triton_kernel import BYTES, FARTHEST, POINTER_TYPES, Condition, Kernel, Role
+from onnxfuse.triton_product import UNITS, Blocks, form, lying
 
 TYPES = ("float16", "bfloat16", "float")
 POINTERS = ("x", "weight", "bias", "residual", "y")
@@ -15,20 +14,8 @@ INTEGERS = (
     "rows", "columns", "depth", "weight_depth", "weight_column", "activation", "has_bias", "has_residual", "residual_last",
     "splits", "split_depth",
 )  # fmt: skip
-UNITS = {"weight_column": "weight_depth", "weight_depth": "weight_column"}  # the stride that is 1, and the other
 MUCH_DEPTH = 2048  # with less, a block is done before its descriptors have paid
 COMBINED = 1024  # elements of a block of `combine`
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """rows and columns of y that a block makes; depth: taken at a time; warps of a block; stages: steps on their way."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
 
 
 def kernels(arch: int) -> list[Kernel]:
@@ -46,9 +33,9 @@ def kernels(arch: int) -> list[Kernel]:
 
 def _fast(dtype: str, unit: str, blocks: Blocks, most_rows: int | None, rank: int, *, even: bool = False) -> Kernel:
     """even: for whole steps along depth."""
-    name = f"linear_{dtype}_{_kind(unit, most_rows)}{'' if even else '_ragged'}"
+    name = f"linear_{dtype}_{form(unit, most_rows)}{'' if even else '_ragged'}"
     conditions = (
-        *_lying(dtype, unit, most_rows, POINTERS),
+        *lying(dtype, unit, most_rows, POINTERS),
         Condition("depth", align=blocks.depth if even else 16 // BYTES[dtype], max=FARTHEST),
     )
     constants = {unit: 1, "EVEN": even, "FAR": False}
@@ -57,9 +44,9 @@ def _fast(dtype: str, unit: str, blocks: Blocks, most_rows: int | None, rank: in
 
 def _blockwise(dtype: str, unit: str, rank: int) -> Kernel:
     """Many rows and much depth by tensor descriptors."""
-    conditions = (*_lying(dtype, unit, None, POINTERS), Condition("depth", align=16 // BYTES[dtype], min=MUCH_DEPTH, max=FARTHEST))
+    conditions = (*lying(dtype, unit, None, POINTERS), Condition("depth", align=16 // BYTES[dtype], min=MUCH_DEPTH, max=FARTHEST))
     constants = {unit: 1, "TRANSPOSED": unit == "weight_depth"}
-    name, blocks = f"linear_{dtype}_{_kind(unit, None)}_blocks", dict(_blocks(dtype))[None]
+    name, blocks = f"linear_{dtype}_{form(unit, None)}_blocks", dict(_blocks(dtype))[None]
     return _kernel(name, "tile", "linear_blocks", dtype, blocks, constants, conditions, rank, busy=True)
 
 
@@ -71,29 +58,14 @@ def _any(dtype: str) -> Kernel:
 def _split(dtype: str, unit: str, most_rows: int | None, rank: int) -> Kernel:
     """Sums over whole steps of a part of the depth. With many rows in smaller blocks: there are not enough of the others."""
     blocks = dict(_blocks(dtype))[most_rows] if most_rows is not None else Blocks(64, 64, 64 if dtype != "float" else 32, 4, 3)
-    conditions = (*_lying(dtype, unit, most_rows, ("x", "weight")), Condition("depth", align=blocks.depth, max=FARTHEST))
-    return _kernel(f"linear_{dtype}_{_kind(unit, most_rows)}_split", "split", "split", dtype, blocks, {unit: 1}, conditions, rank)
+    conditions = (*lying(dtype, unit, most_rows, ("x", "weight")), Condition("depth", align=blocks.depth, max=FARTHEST))
+    return _kernel(f"linear_{dtype}_{form(unit, most_rows)}_split", "split", "split", dtype, blocks, {unit: 1}, conditions, rank)
 
 
 def _combine(dtype: str) -> Kernel:
     types = _types(dtype)
     return Kernel(
         f"linear_{dtype}_combine", "Linear", "combine", "combine", {"dtype": dtype}, types, {"SIZE": COMBINED}, {"size": COMBINED}
-    )
-
-
-def _kind(unit: str, most_rows: int | None) -> str:
-    return f"{'transposed' if unit == 'weight_depth' else 'plain'}{'' if most_rows is None else f'_{most_rows}'}"
-
-
-def _lying(dtype: str, unit: str, most_rows: int | None, pointers: Sequence[str]) -> tuple[Condition, ...]:
-    """For weights whose stride named `unit` is 1, and at most so many rows; None for any number."""
-    few = () if most_rows is None else (Condition("rows", max=most_rows),)
-    return (
-        *(Condition(name, align=16) for name in pointers),
-        *(Condition(name, align=16 // BYTES[dtype], max=FARTHEST) for name in ("columns", UNITS[unit])),
-        Condition(unit, equals=1),
-        *few,
     )
 
 
@@ -109,10 +81,8 @@ def _kernel(
     *,
     busy: bool = False,
 ) -> Kernel:
-    sizes = {"ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": blocks.depth}
-    tile = {"m": blocks.rows, "n": blocks.columns, "k": blocks.depth}
     return Kernel(
-        name, "Linear", role, function, {"dtype": dtype}, _types(dtype), {**constants, **sizes}, tile, conditions, rank,
+        name, "Linear", role, function, {"dtype": dtype}, _types(dtype), {**constants, **blocks.constants}, blocks.tile, conditions, rank,
         blocks.warps, blocks.stages, busy,
     )  # fmt: skip
 
