@@ -97,6 +97,26 @@ def _finish(acc, bias, residual, y, inside, alpha, activation, activation_alpha,
 
 
 @triton.jit
+def _finish_block(
+    acc, bias, residual, y, first_row, first_column, alpha, activation_alpha, activation_beta, rows, columns, activation,
+    has_bias, has_residual, residual_last,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FAR: tl.constexpr,
+):  # fmt: skip
+    """The same for a block of sums."""
+    row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    if FAR:
+        row, column = row.to(tl.int64), column.to(tl.int64)
+    biased = tl.where(has_bias != 0, columns - first_column, 0)
+    added = tl.load(bias + first_column + column, mask=column < biased, other=0.0)[None, :]
+    inside = (row < rows - first_row)[:, None] & (column < columns - first_column)[None, :]
+    place = first_row.to(tl.int64) * columns + first_column + row[:, None] * columns + column[None, :]
+    _finish(
+        acc, added, residual + place, y + place, inside, alpha, activation, activation_alpha, activation_beta,
+        has_residual, residual_last,
+    )  # fmt: skip
+
+
+@triton.jit
 def linear(
     x, weight, bias, residual, y, alpha, activation_alpha, activation_beta,
     rows, columns, depth, weight_depth, weight_column, activation, has_bias, has_residual, residual_last,
@@ -108,16 +128,9 @@ def linear(
         x, weight, first_row, first_column, 0, depth, rows, columns, depth, weight_depth, weight_column,
         ROWS, COLUMNS, DEPTH, EVEN, FAR,
     )  # fmt: skip
-    row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    if FAR:
-        row, column = row.to(tl.int64), column.to(tl.int64)
-    biased = tl.where(has_bias != 0, columns - first_column, 0)
-    added = tl.load(bias + first_column + column, mask=column < biased, other=0.0)[None, :]
-    inside = (row < rows - first_row)[:, None] & (column < columns - first_column)[None, :]
-    place = first_row.to(tl.int64) * columns + first_column + row[:, None] * columns + column[None, :]
-    _finish(
-        acc, added, residual + place, y + place, inside, alpha, activation, activation_alpha, activation_beta,
-        has_residual, residual_last,
+    _finish_block(
+        acc, bias, residual, y, first_row, first_column, alpha, activation_alpha, activation_beta, rows, columns, activation,
+        has_bias, has_residual, residual_last, ROWS, COLUMNS, FAR,
     )  # fmt: skip
 
 
@@ -139,14 +152,9 @@ def linear_blocks(
         a = x_blocks.load([first_row, start])
         b = weight_blocks.load([first_column, start]).T if TRANSPOSED else weight_blocks.load([start, first_column])
         acc = tl.dot(a, b, acc)
-    row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    biased = tl.where(has_bias != 0, columns - first_column, 0)
-    added = tl.load(bias + first_column + column, mask=column < biased, other=0.0)[None, :]
-    inside = (row < rows - first_row)[:, None] & (column < columns - first_column)[None, :]
-    place = first_row.to(tl.int64) * columns + first_column + row[:, None] * columns + column[None, :]
-    _finish(
-        acc, added, residual + place, y + place, inside, alpha, activation, activation_alpha, activation_beta,
-        has_residual, residual_last,
+    _finish_block(
+        acc, bias, residual, y, first_row, first_column, alpha, activation_alpha, activation_beta, rows, columns, activation,
+        has_bias, has_residual, residual_last, ROWS, COLUMNS, False,
     )  # fmt: skip
 
 
