@@ -37,6 +37,11 @@ class Condition:
         return {"name": self.name, **{name: bound for name, bound in bounds.items() if bound is not None}}
 
 
+def folder_of(op: str) -> str:
+    """The folder of an op below custom_ops: gated_linear of GatedLinear."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel to be compiled for one architecture.
@@ -65,7 +70,7 @@ class Kernel:
     @property
     def folder(self) -> str:
         """That of its op below custom_ops."""
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.op).lower()
+        return folder_of(self.op)
 
     @property
     def aligned(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from onnxfuse import custom_ops
 from onnxfuse.kernel_build import worker
-from onnxfuse.triton_kernel import Kernel
+from onnxfuse.triton_kernel import Kernel, folder_of
 
 FAKE = Path(__file__).parent / "fake"
 TYPES = {"float": "kFloat", "float16": "kFloat16", "bfloat16": "kBFloat16"}
@@ -88,15 +88,14 @@ def number(value: Any) -> str:
     return "nullptr" if value is None else repr(value)
 
 
-def folder_of(op: str) -> Path:
-    (found,) = (folder for folder in Path(custom_ops.__path__[0]).iterdir() if folder.name.replace("_", "") == op.lower())
-    return found
+def triton_file(op: str) -> Path:
+    return Path(custom_ops.__path__[0]) / folder_of(op) / "kernel_triton.py"
 
 
 @cache
 def parameters(op: str, function: str) -> list[str]:
     """The parameters of a Triton kernel that are no constants."""
-    text = (folder_of(op) / "kernel_triton.py").read_text()
+    text = triton_file(op).read_text()
     (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == function)
     return [a.arg for a in found.args.args if a.annotation is None or "constexpr" not in ast.unparse(a.annotation)]
 
@@ -152,7 +151,7 @@ def every() -> list[Standin]:
 
 def listed(op: str, arch: int) -> list[Standin]:
     """Those that the variants.py of an op lists for an architecture, with their own conditions, tiles, arguments and constants."""
-    return [_standin(kernel) for kernel in worker.variants(folder_of(op) / "kernel_triton.py", arch)]
+    return [_standin(kernel) for kernel in worker.variants(triton_file(op), arch)]
 
 
 def _standin(kernel: Kernel) -> Standin:
