@@ -2,6 +2,7 @@
 #pragma once
 
 #include "custom_ops/_runtime/op.h"
+#include "custom_ops/_runtime/weight.h"
 #include "custom_ops/gated_linear/kernel.h"
 
 namespace onnxfuse::gated_linear {
@@ -12,16 +13,14 @@ template <typename T>
 GatedLinearArgs<T> ReadGatedLinear(const Call& call) {
   const Tensor &x = call.Input(kX), &weight = call.Input(kWeight), &bias = call.Input(kBias);
   GatedLinearArgs<T> args;
-  args.is_transposed = call.IntOf("trans_weight") == 1;
-  if (weight.rank() != 2) call.Fail("weight must have rank 2; got ", weight.shape);
-  const int64_t depth = weight.shape[args.is_transposed ? 1 : 0];
-  const int64_t columns = weight.shape[args.is_transposed ? 0 : 1];
-  if (depth != x.Columns()) call.Fail("weight must have k = ", x.Columns(), ", the last axis of x; got ", weight.shape);
+  const WeightSizes sizes = ReadWeightSizes(call, kX, kWeight);
+  const int64_t columns = sizes.columns;
+  args.is_transposed = sizes.is_transposed;
   if (columns % 2 != 0) call.Fail("weight must have an even number of columns; got ", weight.shape);
   if (bias.is_given && (bias.rank() != 1 || bias.shape[0] != columns))
     call.Fail("bias must have 2n = ", columns, "; got ", bias.shape);
   args.rows = x.Rows();
-  args.depth = depth;
+  args.depth = sizes.depth;
   args.cols = columns / 2;
   args.x = x.As<T>();
   args.weight = weight.As<T>();

@@ -48,7 +48,7 @@ inline bool LinearReadsPacked(int64_t rows, int64_t depth, bool is_transposed) {
 // *size: elements that packed weights take.
 void PackedLinearSize(int64_t depth, int64_t cols, int64_t* size);
 
-// Packs the weights of `args`, of which only those, their sizes and is_transposed are looked at.
+// Packs the weights of `args`, which are transposed; of `args` only they and their sizes are looked at.
 template <typename T>
 void PackLinearWeights(const LinearArgs<T>& args, T* packed, const ParallelFor& parallel);
 

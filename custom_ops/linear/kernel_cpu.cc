@@ -13,12 +13,7 @@ void PackLinearWeights(const LinearArgs<T>& args, T* packed, const ParallelFor& 
   parallel(CeilDiv(args.cols, kPanel), cost, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t col = panel * kPanel, cols = Least(kPanel, args.cols - col);
-      T* to = packed + col * args.depth;
-      if (args.is_transposed) {
-        PackRows<kPanel>(args.weight + col * args.depth, args.depth, cols, args.depth, to);
-      } else {
-        PackColumns(args.weight + col, args.cols, cols, args.depth, to);
-      }
+      PackRows<kPanel>(args.weight + col * args.depth, args.depth, cols, args.depth, packed + col * args.depth);
     }
   });
 }

@@ -16,8 +16,8 @@ ONNXFUSE_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 ONNXFUSE_INLINE int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // packed[i * kWidth + r] = from[r * stride + i] for i < depth; 0 for rows r in [rows, kWidth).
-template <int kWidth, typename T, typename To>
-ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t depth, To* packed) {
+template <int kWidth, typename T>
+ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t depth, T* packed) {
 #pragma GCC unroll 4
   for (int first = 0; first < kWidth; first += kLanes) {
     const int width = kWidth - first < kLanes ? kWidth - first : kLanes;
@@ -34,8 +34,8 @@ ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64
 }
 
 // packed[i * kPanel + c] = from[i * stride + c] for i < depth; 0 for columns c in [cols, kPanel).
-template <typename T, typename To>
-ONNXFUSE_INLINE void PackColumns(const T* from, int64_t stride, int64_t cols, int64_t depth, To* packed) {
+template <typename T>
+ONNXFUSE_INLINE void PackColumns(const T* from, int64_t stride, int64_t cols, int64_t depth, float* packed) {
   for (int64_t i = 0; i < depth; ++i, from += stride, packed += kPanel) {
 #pragma GCC unroll 2
     for (int v = 0; v < kPanelVecs; ++v) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "custom_ops/_runtime/op.h"
+#include "custom_ops/_runtime/weight.h"
 #include "custom_ops/linear/kernel.h"
 
 namespace onnxfuse::linear {
@@ -12,18 +13,16 @@ template <typename T>
 LinearArgs<T> ReadLinear(const Call& call) {
   const Tensor &x = call.Input(kX), &weight = call.Input(kWeight), &residual = call.Input(kResidual);
   LinearArgs<T> args;
-  args.is_transposed = call.IntOf("trans_weight") == 1;
-  if (weight.rank() != 2) call.Fail("weight must have rank 2; got ", weight.shape);
-  const int64_t depth = weight.shape[args.is_transposed ? 1 : 0];
-  args.cols = weight.shape[args.is_transposed ? 0 : 1];
-  if (depth != x.Columns()) call.Fail("weight must have k = ", x.Columns(), ", the last axis of x; got ", weight.shape);
+  const WeightSizes sizes = ReadWeightSizes(call, kX, kWeight);
+  args.is_transposed = sizes.is_transposed;
+  args.cols = sizes.columns;
   for (const Input input : {kBias, kResidual}) {
     const Tensor& added = call.Input(input);
     if (added.is_given && added.Columns() != args.cols)
       call.Fail(input == kBias ? "bias" : "residual", " must have n = ", args.cols, "; got ", added.shape);
   }
   args.rows = x.Rows();
-  args.depth = depth;
+  args.depth = sizes.depth;
   args.x = x.As<T>();
   args.weight = weight.As<T>();
   args.bias = call.Input(kBias).As<T>();
