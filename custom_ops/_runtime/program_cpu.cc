@@ -78,7 +78,7 @@ class Worker {
  public:
   explicit Worker(Task& run)
       : run_(run), plan_(run.plan), bases_(static_cast<size_t>(plan_.first_register) + plan_.registers.size()),
-        rows_(run.inputs.size()), offsets_(run.inputs.size(), 0) {
+        rows_(run.program.GivenCount()) {
     for (size_t i = 0; i < run.program.joins.size(); ++i) {
       const Type type = run.program.inputs[run.program.GivenCount() + i];
       joined_.emplace_back(run.program.joins[i], type, run.inputs, run.shapes);
@@ -88,7 +88,7 @@ class Worker {
       const int64_t whole = preset.dim_input < 0 ? preset.whole : Dim(preset);
       SplatConstant(preset.type, preset.real, whole, At(preset.base));
     }
-    for (size_t i = 0; i < run_.inputs.size(); ++i) rows_[i] = static_cast<const char*>(run_.inputs[i]);
+    for (size_t i = 0; i < rows_.size(); ++i) rows_[i] = static_cast<const char*>(run_.inputs[i]);
     FindStreams();
     Execute(plan_.once, 0, 0);
   }
@@ -167,10 +167,10 @@ class Worker {
   void StartRow(int64_t row) {
     row_ = row;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      offsets_[i] = RowOffset(i);
-      if (run_.program.IsJoin(i)) continue;
-      rows_[i] = static_cast<const char*>(run_.inputs[i]) + offsets_[i] * SizeOf(run_.program.inputs[i]);
+      const int64_t size = SizeOf(run_.program.inputs[i]);
+      rows_[i] = static_cast<const char*>(run_.inputs[i]) + RowOffset(i) * size;
     }
+    for (size_t i = 0; i < joined_.size(); ++i) joined_[i].StartRow(RowOffset(rows_.size() + i));
     Execute(plan_.passes[0].before, 0, 0);
   }
 
@@ -248,7 +248,7 @@ class Worker {
   }
 
   void PlaceBlock(int64_t begin) {
-    for (size_t i = 0; i < run_.program.GivenCount(); ++i) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
       At(static_cast<int>(i)) = const_cast<char*>(rows_[i]) + begin * SizeOf(run_.program.inputs[i]);
     }
     for (size_t i = 0; i < run_.results.size(); ++i) {
@@ -300,19 +300,19 @@ class Worker {
     }
   }
 
-  const JoinedMemory& JoinedInput(size_t input) const { return joined_[input - run_.program.GivenCount()]; }
+  const JoinedMemory& JoinedInput(size_t input) const { return joined_[input - rows_.size()]; }
 
   // The first element that an input has for the row at hand.
   const char* First(size_t input) const {
     int64_t left = 0;
-    return run_.program.IsJoin(input) ? JoinedInput(input).At(offsets_[input], &left) : rows_[input];
+    return run_.program.IsJoin(input) ? JoinedInput(input).At(0, &left) : rows_[input];
   }
 
   void GatherInput(size_t input, int64_t size, int64_t begin, int64_t end, char* y) const {
     const std::vector<Axis>& axes = run_.space.inner;
     if (run_.program.IsJoin(input)) {
       return Gather(axes, input, size, begin, end, y, [&](int64_t offset, int64_t stride, int64_t count, char* to) {
-        JoinedInput(input).Copy(offsets_[input] + offset, stride, count, to);
+        JoinedInput(input).Copy(offset, stride, count, to);
       });
     }
     Gather(axes, input, size, begin, end, y, [&](int64_t offset, int64_t stride, int64_t count, char* to) {
@@ -324,7 +324,6 @@ class Worker {
   const Plan& plan_;
   std::vector<char*> bases_;       // inputs and results of the block at hand, then registers
   std::vector<const char*> rows_;  // inputs of the row at hand, but for those that are joined
-  std::vector<int64_t> offsets_;   // of the row at hand from the first element of each input
   std::vector<JoinedMemory> joined_;
   std::vector<std::pair<int, int64_t>> streams_;  // inputs that are read once from end to end: base, element size
   // A block of a result that was computed and is on its way to memory.
@@ -416,7 +415,7 @@ std::vector<Shape> CpuProgram::ResultShapes(const std::vector<Shape>& inputs) co
     const std::lock_guard<std::mutex> lock(mutex_);
     if (plans_ != nullptr && plans_->shapes == inputs) return plans_->results;
   }
-  const Shape common = CommonShape(program_, inputs, axes_);
+  const Shape common = CommonShape(program_, WithJoins(program_, inputs), axes_);
   std::vector<Shape> shapes;
   for (const bool is_row : is_row_result_) shapes.push_back(ResultShape(common, is_row, axes_));
   return shapes;
@@ -432,7 +431,8 @@ std::shared_ptr<const CpuProgram::Plans> CpuProgram::PlansFor(const std::vector<
   auto plans = std::make_shared<Plans>();
   plans->shapes = shapes;
   plans->results = ResultShapes(shapes);
-  plans->space = MakeSpace(program_, CommonShape(program_, shapes, axes_), shapes, axes_);
+  const std::vector<Shape> all = WithJoins(program_, shapes);
+  plans->space = MakeSpace(program_, CommonShape(program_, all, axes_), all, axes_);
   plans->layout = LayoutOf(plans->space, program_, inputs, results);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (plans_ != nullptr && plans_->layout == plans->layout) {
@@ -455,8 +455,12 @@ void CpuProgram::MakePlans(Plans* plans) const {
 
 void CpuProgram::Run(const std::vector<const void*>& given, const std::vector<Shape>& shapes,
                      const std::vector<void*>& results, const ParallelFor& parallel) const {
-  std::vector<const void*> inputs = given;
-  inputs.resize(program_.inputs.size(), nullptr);
+  std::vector<const void*> extended;
+  if (!program_.joins.empty()) {
+    extended = given;
+    extended.resize(program_.inputs.size(), nullptr);
+  }
+  const std::vector<const void*>& inputs = program_.joins.empty() ? given : extended;
   const std::shared_ptr<const Plans> plans = PlansFor(shapes, inputs, results);
   const Space& space = plans->space;
   if (space.rows == 0 || (axes_ == 0 && space.row_size == 0)) return;

@@ -37,17 +37,18 @@ class JoinedMemory {
   JoinedMemory(const Join& join, Type type, const std::vector<const void*>& inputs, const std::vector<Shape>& shapes)
       : size_(SizeOf(type)) {
     for (const int piece : join.pieces) {
-      const Shape& shape = shapes[static_cast<size_t>(piece)];
-      int64_t share = 1;
-      for (int64_t axis = join.axis; axis < 0; ++axis) share *= shape[shape.size() - static_cast<size_t>(-axis)];
+      const int64_t share = ShareOf(shapes[static_cast<size_t>(piece)], join.axis);
       data_.push_back(static_cast<const char*>(inputs[static_cast<size_t>(piece)]));
       starts_.push_back(starts_.back() + share);
     }
   }
 
+  // Offsets count from here on; `first` from the first element of all.
+  void StartRow(int64_t first) { row_ = first; }
+
   // The place of the element at `offset`; *left: how many more there are without a break, it included.
   const char* At(int64_t offset, int64_t* left) const {
-    const int64_t period = starts_.back(), turn = offset / period, at = offset % period;
+    const int64_t period = starts_.back(), turn = (row_ + offset) / period, at = (row_ + offset) % period;
     size_t piece = 0;
     while (at >= starts_[piece + 1]) ++piece;
     *left = starts_[piece + 1] - at;
@@ -69,7 +70,7 @@ class JoinedMemory {
  private:
   std::vector<const char*> data_;
   std::vector<int64_t> starts_ = {0};
-  int64_t size_;
+  int64_t size_, row_ = 0;
 };
 
 // Calls copy(offset, stride, count, y) for the runs of an input that elements begin to end of a row are, with the offset

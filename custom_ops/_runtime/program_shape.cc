@@ -93,6 +93,12 @@ int64_t SizeOf(const std::vector<Axis>& axes) {
 
 }  // namespace
 
+int64_t ShareOf(const Shape& piece, int64_t axis) {
+  int64_t share = 1;
+  for (; axis < 0; ++axis) share *= piece[piece.size() - static_cast<size_t>(-axis)];
+  return share;
+}
+
 std::vector<Shape> WithJoins(const Program& program, std::vector<Shape> given) {
   for (const Join& join : program.joins) {
     Shape joined;
@@ -102,8 +108,7 @@ std::vector<Shape> WithJoins(const Program& program, std::vector<Shape> given) {
   return given;
 }
 
-Shape CommonShape(const Program& program, const std::vector<Shape>& given, int64_t axes) {
-  const std::vector<Shape> inputs = WithJoins(program, given);
+Shape CommonShape(const Program& program, const std::vector<Shape>& inputs, int64_t axes) {
   CheckDims(program, inputs);
   const std::vector<bool> broadcasts = program.Broadcasts();
   Shape common(static_cast<size_t>(axes), 1);
@@ -130,9 +135,9 @@ Shape ResultShape(const Shape& common, bool is_row, int64_t axes) {
   return shape;
 }
 
-Space MakeSpace(const Program& program, const Shape& common, const std::vector<Shape>& given, int64_t axes) {
+Space MakeSpace(const Program& program, const Shape& common, const std::vector<Shape>& inputs, int64_t axes) {
   const std::vector<bool> broadcasts = program.Broadcasts();
-  std::vector<Shape> shapes = WithJoins(program, given);
+  std::vector<Shape> shapes = inputs;
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!broadcasts[i]) shapes[i].clear();
   }
@@ -147,7 +152,7 @@ Space MakeSpace(const Program& program, const Shape& common, const std::vector<S
     space.outer.push_back(space.inner.front());
     space.inner = std::move(rest);
   }
-  if (space.inner.empty()) space.inner.push_back({1, std::vector<int64_t>(shapes.size(), 0)});
+  if (space.inner.empty()) space.inner.push_back({1, std::vector<int64_t>(inputs.size(), 0)});
   space.rows = SizeOf(space.outer);
   space.row_size = SizeOf(space.inner);
   return space;

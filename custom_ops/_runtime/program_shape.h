@@ -12,11 +12,14 @@ namespace onnxfuse {
 
 using Shape = std::vector<int64_t>;
 
+// The product of the sizes from `axis`, counted from the end, on: the share of a piece in each turn of what is joined.
+int64_t ShareOf(const Shape& piece, int64_t axis);
+
 // The shapes of all inputs of a program: those that are given, then of what is joined of them. Throws
 // std::invalid_argument where these cannot be joined.
 std::vector<Shape> WithJoins(const Program& program, std::vector<Shape> given);
 
-// Below, `inputs` are the shapes of those that are given.
+// Below, `inputs` are the shapes of all inputs.
 
 // The common shape of the inputs. Throws std::invalid_argument where they have none, or where an input marked /row has
 // more than one element in a row. axes: how many trailing axes form a row; 0 for a program without reductions.

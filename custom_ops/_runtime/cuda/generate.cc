@@ -68,7 +68,7 @@ class Writer {
     const size_t operand = program_.GivenCount() + number;
     const std::string type = std::string("const ") + StorageOf(TypeOf(operand)) + "*";
     auto start = [&](size_t piece) { return "(Index)p.starts[" + Number(number) + "][" + Number(piece) + "]"; };
-    Line(0, "static __device__ __forceinline__ ", type, " Join", operand, "(const Parameters& p, Index offset) {");
+    Line(0, "DEVICE ", type, " Join", operand, "(const Parameters& p, Index offset) {");
     Line(1, "const Index end = ", start(join.pieces.size()), ", turn = offset / end, at = offset % end;");
     for (size_t piece = 0; piece < join.pieces.size(); ++piece) {
       const std::string from = start(piece), to = start(piece + 1);

@@ -1,6 +1,7 @@
 #include "custom_ops/_runtime/cuda/program_run.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "custom_ops/_runtime/program_shape.h"
 
@@ -21,12 +22,12 @@ void RunProgram(const Program& program, const std::string& text, int64_t axes, c
     shapes.push_back(inputs[i].shape);
     from.push_back(View::Of(inputs[i]));
   }
+  shapes = WithJoins(program, std::move(shapes));
   const Shape common = CommonShape(program, shapes, axes);
-  const std::vector<Shape> all = WithJoins(program, shapes);
-  for (size_t i = shapes.size(); i < all.size(); ++i) {
+  for (size_t i = program.GivenCount(); i < shapes.size(); ++i) {
     Tensor joined;
     joined.type = program.inputs[i];
-    joined.shape = all[i];
+    joined.shape = shapes[i];
     from.push_back(View::Of(joined));
   }
   const std::vector<bool> is_row = program.IsRowShaped();

@@ -4,6 +4,7 @@
 
 #include "custom_ops/_runtime/cuda/form.h"
 #include "custom_ops/_runtime/cuda/generate.h"
+#include "custom_ops/_runtime/program_shape.h"
 
 namespace onnxfuse::cuda {
 namespace {
@@ -133,10 +134,7 @@ std::vector<int64_t> Facts(const Program& program, const std::vector<View>& inpu
     for (size_t piece = 0; piece <= Program::kMostPieces; ++piece) {
       sizes.push_back(start);
       if (piece >= join.pieces.size()) continue;
-      const std::vector<int64_t>& shape = inputs[static_cast<size_t>(join.pieces[piece])].shape;
-      int64_t share = 1;
-      for (int64_t axis = join.axis; axis < 0; ++axis) share *= shape[shape.size() - static_cast<size_t>(-axis)];
-      start += share;
+      start += ShareOf(inputs[static_cast<size_t>(join.pieces[piece])].shape, join.axis);
     }
   }
   return sizes;
