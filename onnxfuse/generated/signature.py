@@ -13,6 +13,7 @@ from onnxfuse.generated.body import body, shaping_values
 from onnxfuse.generated.primitives import CONCAT
 from onnxfuse.generated.program import Program, parse
 from onnxfuse.op import DOMAIN, Attribute, Instance, Param, Shape, show
+from onnxfuse.shape_rules_layout import agreed
 from onnxfuse.symbolic import Dim, broadcast
 
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -76,7 +77,7 @@ def _joined(pieces: Sequence[Shape], axis: int) -> Shape:
     others = [[p[i] for p in pieces] for i in range(rank) if i != at] if all(len(p) == rank for p in pieces) else []
     if at < 0 or len(others) != rank - 1 or any(len({d for d in dims if isinstance(d, int)}) > 1 for dims in others):
         raise ShapeError(f"the inputs of a Concat must be alike but for axis {axis}; got {' and '.join(map(show, pieces))}")
-    alike = [next((d for d in dims if isinstance(d, int)), dims[0]) for dims in others]
+    alike = [agreed(dims) for dims in others]
     return (*alike[:at], sum((p[at] for p in pieces), start=0), *alike[at:])
 
 
