@@ -135,7 +135,8 @@ def _convert(value: Any, hint: Any, name: str, path: Path) -> Any:
 
 
 def _fail(path: Path, why: str) -> NoReturn:
-    raise UsageError(f"device file {path}: {why}. See the files in {BUILT_IN} for the form")
+    cure = "Write it again with `onnxfuse calibrate`" if path.stem == CALIBRATED else f"See the files in {BUILT_IN} for the form"
+    raise UsageError(f"device file {path}: {why}. {cure}")
 
 
 def _is_word(part: str, text: str) -> bool:

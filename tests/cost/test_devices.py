@@ -133,6 +133,12 @@ def test_a_profile_from_before_an_operator_takes_its_rates_from_the_generic_one(
     assert found.gemm_rates["MatMul/8"] == generic.gemm_rates["MatMul/8"]
 
 
+def test_a_profile_that_calibration_wrote_in_another_form_is_to_be_written_again(folder: Path) -> None:
+    (folder / f"{CALIBRATED}.toml").write_text("gone_us = 1.0\n" + (BUILT_IN / "cpu-generic.toml").read_text())
+    with pytest.raises(UsageError, match="fields are unknown: gone_us.* `onnxfuse calibrate`"):
+        find("auto")
+
+
 def test_calibrated_profile_must_be_of_a_cpu(folder: Path) -> None:
     (folder / f"{CALIBRATED}.toml").write_text((BUILT_IN / "l4.toml").read_text())
     with pytest.raises(UsageError, match="must be of kind 'cpu'"):
