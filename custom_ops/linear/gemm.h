@@ -1,4 +1,4 @@
-// Linear of more rows than few_rows.h takes: tiles of sums in registers, x laid out as their loops read it.
+// Linear of more rows than few_rows.h takes: tiles of sums in registers, x copied to where their loops read it.
 //
 // Nothing of the weights is kept but where they are transposed. Few tiles wait for them: they are read where they lie,
 // some steps of many columns at a time, so many streams that the processor fetches well, and the steps that come next
@@ -12,19 +12,21 @@
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-inline constexpr int64_t kChunk = 192;  // steps of the depth: a panel of them, and a tile's rows, stay in L1
+inline constexpr int64_t kChunk = 256;            // steps of the depth whose panel, 32 KB at most, stays in L1
+inline constexpr int64_t kXStride = kChunk + 16;  // so that rows of a tile lie in sets of their own
 inline constexpr int64_t kFewSteps = kTileRows > 6 ? 16 : 32;  // steps at a time of few tiles: so many streams
-inline constexpr int64_t kNearSteps = kChunk / 2;              // where the weights are in L2, or packed
+inline constexpr int64_t kNearSteps = 128;                     // where the weights are in L2, or packed
 inline constexpr int64_t kNearBytes = 1 << 19;
 inline constexpr int64_t kFewPanels = 96;                // and panels, so that their sums stay in L2
 inline constexpr int64_t kFewTileRows = 4 * kTileRows;   // rows of few tiles
 inline constexpr int64_t kNearTileRows = 2 * kTileRows;  // where the weights are in L2
-inline constexpr int64_t kSoon = 16;              // steps between the fetch into L1 of what is packed, and its use
-inline constexpr int64_t kGroup = 8;              // panels whose weights are fetched ahead at a time
-inline constexpr int64_t kMostTiles = 40;         // in turn, so that their rows and sums stay in L2
-inline constexpr int64_t kMostLaidOut = 1 << 22;  // floats of x at a time
-inline constexpr int64_t kPiece = 32;             // steps between fetches ahead
-inline constexpr double kProductsPerNs = 64.0;    // of one thread
+inline constexpr int64_t kSoon = 16;             // steps between the fetch into L1 of what is packed, and its use
+inline constexpr int64_t kGroup = 8;             // panels whose weights are fetched ahead at a time
+inline constexpr int64_t kMostTiles = 24;        // in turn, so that their rows and sums stay in L2
+inline constexpr int64_t kMostCopied = 1 << 22;  // floats of x that are copied at a time
+inline constexpr int64_t kPiece = 32;            // steps between fetches ahead
+inline constexpr int64_t kSameSet = 4096;        // steps after which an address comes back to the same set of a cache
+inline constexpr double kProductsPerNs = 64.0;   // of one thread
 
 // Weights of panel p and step k: at + p * panel_step + k * stride. Columns past the last are there only where packed.
 template <typename T>
@@ -61,22 +63,18 @@ class Tiles {
   int64_t rows_, count_, last_;
 };
 
-// Some rows of x as floats, chunk after chunk of the depth: [chunks][tiles][kChunk][kTileRows]; zeros for rows that a
-// tile has not.
-template <typename T>
+// Some rows of x: where they lie, or copied as floats chunk after chunk of the depth, [tiles][kTileRows][kXStride].
 struct Rows {
-  const LinearArgs<T>& a;
-  float* x;
+  const float* x;
+  int64_t stride;  // from one row of a tile to the next
   int64_t first;
   Tiles tiles;
+  bool is_copied;
 
-  const T* From(int64_t tile, int64_t step) const { return a.x + (first + tiles.First(tile)) * a.depth + step; }
-  float* At(int64_t tile, int64_t step) const {
-    return x + ((step / kChunk * tiles.count() + tile) * kChunk + step % kChunk) * kTileRows;
-  }
-  // Steps of one chunk.
-  void LayOut(int64_t tile, int64_t step, int64_t steps) const {
-    PackRows<kTileRows>(From(tile, step), a.depth, tiles.Rows(tile), steps, At(tile, step));
+  // `row` counts from the tile's first and may be before it.
+  const float* At(int64_t tile, int64_t row, int64_t step) const {
+    if (is_copied) return x + ((step / kChunk * tiles.count() + tile) * kTileRows + row) * kXStride + step % kChunk;
+    return x + (tiles.First(tile) + row) * stride + step;
   }
 };
 
@@ -108,7 +106,8 @@ enum class Read { kPacked, kPlain, kPacking };
 // Some steps of a product of one tile and one panel.
 template <typename T>
 struct Steps {
-  const float* x;    // [count][kTileRows]
+  const float* x;
+  int64_t x_stride;
   float* packed;     // the panel, from its first step; of Read::kPacked and kPacking
   const T* w;        // of the others
   int64_t w_stride;  // of w
@@ -117,13 +116,16 @@ struct Steps {
   const float* start;  // sums so far, or null
 };
 
-// sum[r][v] += x w over `count` steps.
+// sum[r][v] += x w over `count` steps. Three rows' distances and a pointer for each four rows are all that is held.
 template <int kRows, Read kRead, typename T>
 ONNXFUSE_INLINE void AddProducts(const Steps<T>& s, int64_t from, int64_t count, Vec (&sum)[kRows][kPanelVecs]) {
-  const float* x = s.x + from * kTileRows;
+  constexpr int kFours = (kRows + 3) / 4;
+  const float* four[kFours];
+  for (int i = 0; i < kFours; ++i) four[i] = s.x + 4 * i * s.x_stride + from;
+  const int64_t off[4] = {0, s.x_stride, 2 * s.x_stride, 3 * s.x_stride};
   const T* w = s.w + from * s.w_stride;
   float* packed = s.packed + from * kPanel;
-  for (int64_t k = 0; k < count; ++k, x += kTileRows, w += s.w_stride, packed += kPanel) {
+  for (int64_t k = 0; k < count; ++k, w += s.w_stride, packed += kPanel) {
     Vec right[kPanelVecs];
 #pragma GCC unroll 8
     for (int v = 0; v < kPanelVecs; ++v) {
@@ -136,10 +138,12 @@ ONNXFUSE_INLINE void AddProducts(const Steps<T>& s, int64_t from, int64_t count,
     }
 #pragma GCC unroll 24
     for (int r = 0; r < kRows; ++r) {
-      const Vec left = Set(x[r]);
+      const Vec left = Set(four[r / 4][off[r % 4]]);
 #pragma GCC unroll 8
       for (int v = 0; v < kPanelVecs; ++v) sum[r][v] = Fma(left, right[v], sum[r][v]);
     }
+#pragma GCC unroll 8
+    for (int i = 0; i < kFours; ++i) ++four[i];
   }
 }
 
@@ -149,7 +153,7 @@ struct Sums {
   float* kept;  // [rows][kPanel], or null where they are finished in registers
   T* y;
   const T *bias, *residual;  // of the tile's first row, or null
-  int64_t stride, rows;
+  int64_t stride, first_row, last_row;
   float alpha, least, most;
 };
 
@@ -162,7 +166,7 @@ ONNXFUSE_INLINE void Put(const Sums<T>& to, Vec (&sum)[kRows][kPanelVecs]) {
     for (int v = 0; v < kPanelVecs; ++v) {
       if (to.kept != nullptr) {
         Store(to.kept + r * kPanel + v * kLanes, sum[r][v]);
-      } else if (r < to.rows) {
+      } else if (r >= to.first_row && r < to.last_row) {
         const int64_t at = r * to.stride + v * kLanes;
         Vec y = sum[r][v] * alpha;
         if (to.bias != nullptr) y = y + Load(to.bias + v * kLanes);
@@ -198,14 +202,13 @@ void MultiplyTile(const Steps<T>& s, const Sums<T>& to, Ahead* ahead, int64_t fe
 template <typename T>
 class GemmRunner {
  public:
-  ONNXFUSE_INLINE GemmRunner(const Weights<T>& weights, const Rows<T>& rows, bool is_few)
-      : a_(rows.a), w_(weights), rows_(rows), is_few_(is_few), is_near_(IsNear(a_)) {
+  ONNXFUSE_INLINE GemmRunner(const LinearArgs<T>& args, const Weights<T>& weights, const Rows& rows, bool is_few)
+      : a_(args), w_(weights), rows_(rows), is_few_(is_few), is_near_(IsNear(args)) {
     steps_ = !is_few ? kChunk : is_near_ || weights.is_packed ? kNearSteps : kFewSteps;
   }
 
-  // Panels [panel, last_panel), tiles [tile, last_tile). next_panel: where the next run begins. lays_out: each tile of x is
-  // laid out before the first panel needs it.
-  void Run(int64_t panel, int64_t last_panel, int64_t tile, int64_t last_tile, int64_t next_panel, bool lays_out) {
+  // Panels [panel, last_panel), tiles [tile, last_tile). next_panel: where the next run begins.
+  void Run(int64_t panel, int64_t last_panel, int64_t tile, int64_t last_tile, int64_t next_panel) {
     const int64_t panels = last_panel - panel, tiles = last_tile - tile;
     const int64_t kept = a_.depth > steps_ ? kTileFloats : 0;  // of each tile, from one slice of the depth to the next
     const int64_t floats = kChunk * kPanel + kept * tiles * panels;
@@ -213,21 +216,14 @@ class GemmRunner {
     for (int64_t from = 0; from < a_.depth; from += steps_) {
       const int64_t steps = Least(steps_, a_.depth - from);
       Ahead ahead = from + steps == a_.depth ? Next(next_panel, 0) : Next(panel, from + steps);
-      const int64_t pieces = CeilDiv(steps, kPiece), fetching = tiles * (lays_out ? Most(1, panels - 1) : panels);
-      const int64_t fetched = CeilDiv(ahead.lines(), fetching * pieces);
+      const int64_t fetched = CeilDiv(ahead.lines(), tiles * panels * CeilDiv(steps, kPiece));
       float* sums = packed_ + kChunk * kPanel;
       for (int64_t p = panel; p < last_panel; ++p) {
         const bool is_whole = w_.is_packed || (p + 1) * kPanel <= a_.cols;
         if (!is_whole) PackColumns(At(p, from), w_.stride, a_.cols - p * kPanel, steps, packed_);
         Read read = !is_whole ? Read::kPacked : is_few_ ? Read::kPlain : Read::kPacking;
         for (int64_t t = tile; t < last_tile; ++t, sums += kept) {
-          if (lays_out && p == panel) {
-            rows_.LayOut(t, from, steps);
-            Ahead next = t + 1 < last_tile ? NextRows(t + 1, from) : NextRows(tile, from + steps);
-            RunTile({t, p, from, steps}, read, sums, &next, CeilDiv(next.lines(), pieces));
-          } else {
-            RunTile({t, p, from, steps}, read, sums, &ahead, fetched);
-          }
+          RunTile({t, p, from, steps}, read, sums, &ahead, fetched);
           if (read == Read::kPacking) read = Read::kPacked;
         }
       }
@@ -255,24 +251,19 @@ class GemmRunner {
     return {At(panel, step), steps, cols * kSize, w_.stride * kSize};
   }
 
-  // What is laid out next.
-  ONNXFUSE_INLINE Ahead NextRows(int64_t tile, int64_t step) const {
-    if (step == a_.depth) return {nullptr, 0, 0, 0};
-    constexpr int64_t kSize = sizeof(T);
-    return {rows_.From(tile, step), rows_.tiles.Rows(tile), Least(steps_, a_.depth - step) * kSize, a_.depth * kSize};
-  }
-
   // `partial` keeps a tile's sums from one slice of the depth to the next.
   ONNXFUSE_INLINE void RunTile(const Block& b, Read read, float* partial, Ahead* ahead, int64_t fetched) const {
     const int64_t rows = rows_.tiles.Rows(b.tile), col = b.panel * kPanel, cols = Least(kPanel, a_.cols - col);
     const int64_t made = Most(kTileRows - 3 * kRowStep, CeilDiv(rows, kRowStep) * kRowStep);
-    const int64_t row = rows_.first + rows_.tiles.First(b.tile), first = row * a_.cols + col;
+    const int64_t before = rows_.is_copied ? 0 : made - rows;  // rows of the tile before, made once more
+    const int64_t row = rows_.first + rows_.tiles.First(b.tile), first = (row - before) * a_.cols + col;
     const bool is_last = b.from + b.steps == a_.depth, is_first_tile = b.tile == 0;
     const int64_t ahead_by = is_first_tile && b.from + 2 * b.steps <= a_.depth ? b.steps * w_.stride : 0;
-    const Steps<T> steps{rows_.At(b.tile, b.from),      packed_, At(b.panel, b.from), w_.stride, ahead_by, b.steps,
-                         b.from > 0 ? partial : nullptr};
+    const Steps<T> steps{
+        rows_.At(b.tile, -before, b.from), rows_.stride, packed_, At(b.panel, b.from), w_.stride, ahead_by, b.steps,
+        b.from > 0 ? partial : nullptr};
     float sums[kTileFloats];
-    Sums<T> to{partial, nullptr, nullptr, nullptr, a_.cols, rows, a_.alpha, 0, 0};
+    Sums<T> to{partial, nullptr, nullptr, nullptr, a_.cols, before, before + rows, a_.alpha, 0, 0};
     const bool is_put = is_last && cols == kPanel && IsClamp(a_, &to.least, &to.most);
     if (is_last) to.kept = is_put ? nullptr : sums;
     if (is_put) {
@@ -289,7 +280,7 @@ class GemmRunner {
     } else {
       Multiply<kTileRows - 3 * kRowStep>(steps, read, to, ahead, fetched);
     }
-    if (is_last && !is_put) Finish(a_, sums, kPanel, row, rows, col, cols);
+    if (is_last && !is_put) Finish(a_, sums + before * kPanel, kPanel, row, rows, col, cols);
   }
 
   template <int kRows>
@@ -302,17 +293,38 @@ class GemmRunner {
 
   const LinearArgs<T>& a_;
   const Weights<T> w_;
-  const Rows<T>& rows_;
+  const Rows& rows_;
   const bool is_few_, is_near_;
   int64_t steps_;
   float* packed_ = nullptr;  // a panel
 };
 
-// All panels of some rows. Work is cut by panels, so that a thread reads few weights, and by rows where there are
-// more than go in turn, or too few panels for all threads. One thread lays out x as it goes, several do so before.
+// One tile of x: its rows side by side, zeros for those it has not.
 template <typename T>
-void MultiplyRows(const Weights<T>& weights, const Rows<T>& rows, const ParallelFor& parallel) {
-  const LinearArgs<T>& a = rows.a;
+void CopyTile(const LinearArgs<T>& a, const Rows& rows, int64_t tile, float* copied) {
+  const int64_t count = rows.tiles.Rows(tile), first = rows.first + rows.tiles.First(tile);
+  for (int64_t from = 0; from < a.depth; from += kChunk) {
+    const int64_t steps = Least(kChunk, a.depth - from);
+    float* to = copied + (rows.At(tile, 0, from) - rows.x);
+    for (int64_t r = 0; r < kTileRows; ++r, to += kXStride) {
+      const T* x = a.x + (first + r) * a.depth + from;
+      ForEachVec(steps, [&](int64_t i, int lanes) { StoreN(to + i, r < count ? LoadN(x + i, lanes) : Zero(), lanes); });
+    }
+  }
+}
+
+template <typename T>
+void CopyTiles(const LinearArgs<T>& a, const Rows& rows, float* copied, const ParallelFor& parallel) {
+  const double cost = 0.1 * static_cast<double>(a.depth * kTileRows);
+  parallel(rows.tiles.count(), cost, [&](int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; ++tile) CopyTile(a, rows, tile, copied);
+  });
+}
+
+// All panels of some rows. Work is cut by panels, so that a thread reads few weights, and by rows where there are
+// more than go in turn, or too few panels for all threads.
+template <typename T>
+void MultiplyRows(const LinearArgs<T>& a, const Weights<T>& weights, const Rows& rows, const ParallelFor& parallel) {
   const int64_t tiles = rows.tiles.count(), panels = CeilDiv(a.cols, kPanel), threads = parallel.threads;
   const bool is_few = IsFew(a, rows.tiles.First(tiles));
   const int64_t group = !is_few        ? kGroup
@@ -322,35 +334,35 @@ void MultiplyRows(const Weights<T>& weights, const Rows<T>& rows, const Parallel
   const int64_t wanted = threads == 1 ? 1 : CeilDiv(2 * threads, groups);
   const int64_t cuts = is_few ? 1 : Most(CeilDiv(tiles, kMostTiles), Least(wanted, CeilDiv(tiles, 8)));
   const double products = static_cast<double>(rows.tiles.First(tiles) * a.depth * Least(group * kPanel, a.cols));
-  auto run = [&](int64_t begin, int64_t end) {
-    GemmRunner<T> runner(weights, rows, is_few);
+  parallel(groups * cuts, products / kProductsPerNs / static_cast<double>(cuts), [&](int64_t begin, int64_t end) {
+    GemmRunner<T> runner(a, weights, rows, is_few);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t panel = i / cuts * group, cut = i % cuts, next = i + 1 < end ? (i + 1) / cuts * group : panels;
-      runner.Run(panel, Least(panel + group, panels), tiles * cut / cuts, tiles * (cut + 1) / cuts, next,
-                 threads == 1 && panel == 0);
-    }
-  };
-  if (threads == 1) return run(0, groups * cuts);
-  parallel(tiles, 0.1 * static_cast<double>(a.depth * kTileRows), [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      for (int64_t step = 0; step < a.depth; step += kChunk) rows.LayOut(tile, step, Least(kChunk, a.depth - step));
+      runner.Run(panel, Least(panel + group, panels), tiles * cut / cuts, tiles * (cut + 1) / cuts, next);
     }
   });
-  parallel(groups * cuts, products / kProductsPerNs / static_cast<double>(cuts),
-           [&](int64_t begin, int64_t end) { run(begin, end); });
 }
 
-// packed: null where weights are read where they lie.
+// packed: null where weights are read where they lie. Rows of few tiles are copied, so that those that fill up a tile
+// are there, rows of other types than float, and rows that would all lie in the same sets of the caches; others are read
+// where they lie.
 template <typename T>
 void Gemm(const LinearArgs<T>& a, const T* packed, const ParallelFor& parallel) {
   const Weights<T> weights = packed != nullptr ? Weights<T>{packed, kPanel, kPanel * a.depth, true}
                                                : Weights<T>{a.weight, a.cols, kPanel, false};
-  const int64_t floats = CeilDiv(a.depth, kChunk) * kChunk;  // of one row
-  const int64_t count = Least(Most(1, kMostLaidOut / (floats * kTileRows)) * kTileRows, a.rows);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (!IsFew(a, a.rows) && a.depth % kSameSet != 0)
+      return MultiplyRows(a, weights, Rows{a.x, a.depth, 0, Tiles(a.rows), false}, parallel);
+  }
+  const int64_t floats = CeilDiv(a.depth, kChunk) * kXStride;  // of one row
+  const int64_t most = Most(1, kMostCopied / (floats * kTileRows)) * kTileRows;
+  const int64_t count = Least(most, a.rows);
   const int64_t size = CeilDiv(count, kTileRows) * kTileRows * floats;
   float* x = static_cast<float*>(Scratch(Slot::kShared, static_cast<size_t>(size) * sizeof(float)));
   for (int64_t first = 0; first < a.rows; first += count) {
-    MultiplyRows(weights, Rows<T>{a, x, first, Tiles(Least(count, a.rows - first))}, parallel);
+    const Rows rows{x, kXStride, first, Tiles(Least(count, a.rows - first)), true};
+    CopyTiles(a, rows, x, parallel);
+    MultiplyRows(a, weights, rows, parallel);
   }
 }
 

@@ -8,16 +8,16 @@ namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
 inline constexpr int kPanelVecs = 2;  // Vecs of columns to a tile
 inline constexpr int kPanel = kPanelVecs * kLanes;
-inline constexpr int kTileRows = kVectorRegisters == 32 ? 14 : 6;  // three registers are left for operands
-inline constexpr int kRowStep = kTileRows > 6 ? 2 : 1;             // by which tiles with fewer rows differ
+inline constexpr int kTileRows = TileRows(kPanelVecs);
+inline constexpr int kRowStep = kTileRows / 6;  // by which tiles with fewer rows differ
 
 ONNXFUSE_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 ONNXFUSE_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 ONNXFUSE_INLINE int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // packed[i * kWidth + r] = from[r * stride + i] for i < depth; 0 for rows r in [rows, kWidth).
-template <int kWidth, typename T, typename To>
-ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t depth, To* packed) {
+template <int kWidth, typename T>
+ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t depth, T* packed) {
 #pragma GCC unroll 4
   for (int first = 0; first < kWidth; first += kLanes) {
     const int width = kWidth - first < kLanes ? kWidth - first : kLanes;
