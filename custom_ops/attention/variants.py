@@ -151,11 +151,12 @@ def _of_any_head(dtype: str, mask: str, *, is_aligned: bool) -> Kernel:
     constants = {**sizes, **_mask(mask, rows=True), "GENERAL": True, "SINK": True, "CHUNKED": True, "PADDED": True}
     lying = tuple(Condition(name, align=16 // BYTES[dtype]) for name in ("head_size", "value_size")) + _lying(dtype) if is_aligned else ()
     kind = "large" if is_aligned else "any"
+    warps = 8 if is_aligned or (dtype != "float" and mask == "none") else 4  # so that nothing is spilled
     return Kernel(
         f"attention_{dtype}_{kind}{'' if mask == 'none' else f'_{mask}'}", "Attention", "tile", "attention",
         {"dtype": dtype, "mask": mask}, _types(dtype, mask), {**constants, "k_column": 1} if is_aligned else constants,
         {"q": sizes["ROWS"], "k": sizes["KEYS"], "v": sizes["VALUES"], "size": sizes["SIZE"]}, lying,
-        rank=10 * LARGEST + (8 if is_aligned else 9), warps=8 if is_aligned else 4, stages=2 if is_aligned else 1,
+        rank=10 * LARGEST + (8 if is_aligned else 9), warps=warps, stages=2 if is_aligned else 1,
     )  # fmt: skip
 
 
