@@ -247,7 +247,9 @@ def _softmax(view: View, node: Node) -> Terms:
 
 
 def _keeps_last(layout: Layout) -> bool:
-    """Whether the view only regroups the leading axes of its base."""
+    """Whether the view only regroups the leading axes of its base, which has a last one."""
+    if not layout.base:
+        return False
     last = identity(layout.base).axes[-1]
     rest = [p for axis in layout.axes[:-1] for p in axis]
     return layout.axes[-1] == last and all(p.axis != len(layout.base) - 1 and p.axis >= 0 for p in rest) and not layout.fixed

@@ -63,7 +63,7 @@ def finish(group: Group, flow: Flow) -> Region | str:
     except UsageError as error:
         return str(error)
     rows = row_of(group.shape, group.axes)
-    if rows != group.shape and any((o.shape == rows) != (n in program.rows) for o, n in zip(outputs, program.results, strict=True)):
+    if any(o.shape != (rows if n in program.rows else group.shape) for o, n in zip(outputs, program.results, strict=True)):
         return "what is given must be whole or one number for each row, and be computed as such"
     return Region(tuple(nodes), group.members, group.shape, group.axes, tuple(inputs), tuple(outputs), program)
 
@@ -77,6 +77,10 @@ def _shape(group: Group, inputs: Sequence[Value]) -> Shape:
 def _is_read(group: Group, value: Value) -> bool:
     """Whether something reads the value itself, not only what it is a piece of."""
     return any(role.kind != "join" and value in role.operands for role in group.members.values())
+
+
+def _is_piece(group: Group, value: Value) -> bool:
+    return any(role.kind == "join" and value in role.operands for role in group.members.values())
 
 
 def _given(nodes: Sequence[Node], flow: Flow) -> list[Value]:
@@ -124,11 +128,11 @@ class _Draft:
         return self.names[value]
 
     def _is_row(self, value: Value) -> bool:
-        """Whether an input has size 1 over the axes of a row that has more."""
+        """Whether an input has size 1 over the axes of a row that has more, and is no piece of what is joined."""
         axes, shape = self.group.axes, value.shape or ()
         return (
             bool(axes)
-            and _is_read(self.group, value)
+            and not _is_piece(self.group, value)
             and self.group.row != self.group.shape
             and all(d == 1 for d in shape[max(0, len(shape) - axes) :])
         )

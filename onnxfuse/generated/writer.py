@@ -245,11 +245,12 @@ def _mish(use: Use) -> str:
 
 
 def _shrink(use: Use) -> str:
-    edge, bias = use.number("lambd", 0.5), use.number("bias", 0.0)
-    down = use.choose(
-        use.test("Greater", use.x, use.const(edge, use.x)), use.do("Sub", use.x, use.const(bias, use.x)), use.const(0.0, use.x)
-    )
-    return use.choose(use.test("Less", use.x, use.const(-edge, use.x)), use.do("Add", use.x, use.const(bias, use.x)), down)
+    """Sums are of float whatever the type, as in ONNX Runtime; only a double is compared as it is."""
+    x, edge = use.draft.cast(use.x, "float"), use.number("lambd", 0.5)
+    seen, bias = use.x if use.kind == "double" else x, use.const(use.number("bias", 0.0), x)
+    down = use.choose(use.test("Greater", seen, use.const(edge, seen)), use.do("Sub", x, bias), use.const(0.0, x))
+    made = use.choose(use.test("Less", seen, use.const(-edge, seen)), use.do("Add", x, bias), down)
+    return use.draft.cast(made, use.kind)
 
 
 def _gelu(use: Use) -> str:
@@ -304,7 +305,7 @@ POINTWISE: dict[str, Spelling] = {
     "HardSwish": _whole(_hard_swish),
     "Swish": _whole(_swish),
     "Mish": _whole(_mish),
-    "Shrink": _whole(_shrink),
+    "Shrink": _shrink,
     "Gelu": _gelu,
 }
 SPELLINGS: dict[str, Spelling] = {**POINTWISE, **ROWS, **REDUCE}

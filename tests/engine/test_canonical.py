@@ -219,3 +219,10 @@ def test_operators_whose_form_is_not_known_are_left_alone(nodes: str) -> None:
     model = harness.parse(text.replace("u = Split<axis = 1>", "u, v = Split<axis = 1>"))
     values = {**harness.feed(model), "axes": np.array([1], np.int64), "low": np.array(0.5, np.float32)}
     harness.assert_same_numbers(model, harness.fuse(model).model, values)
+
+
+@pytest.mark.parametrize("nodes", ["r = Reshape(x, one)", "e = Exp(x) r = Reshape(e, one)", "r = Unsqueeze(x, first)"])
+def test_a_number_that_becomes_a_row_has_no_last_axis_to_keep(nodes: str) -> None:
+    text = f"g (float x) => (float[1] y) <int64[1] one = {{1}}, int64[1] first = {{0}}> {{ {nodes} y = Softmax<axis = -1>(r) }}"
+    model = harness.parse(text)
+    harness.assert_same_numbers(model, harness.fuse(model).model)

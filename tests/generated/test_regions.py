@@ -241,6 +241,24 @@ def test_a_reduction_that_loses_its_axis_is_not_taken_for_one_that_keeps_it(shap
     assert not any("ReduceSum" in program for program in programs(model))
 
 
+@pytest.mark.parametrize(("given", "left"), [("2,a,1", "2,a"), ("1", ""), ("2,a,4", "2,a")])
+def test_a_result_that_has_lost_an_axis_is_not_given_with_it(given: str, left: str) -> None:
+    """Nor where the axis has one element, so that a row is as large as the whole."""
+    made = f"float[{left}]" if left else "float"
+    model, _ = generate(
+        f"g (float[{given}] x) => ({made} y) <int64[1] a = {{-1}}> {{ q = Exp(x) r = Neg(q) y = ReduceL1<keepdims=0>(r, a) }}"
+    )
+    assert "ReduceL1" in kept(model)
+
+
+def test_what_is_joined_and_read_itself_is_no_row() -> None:
+    text = """g (float[1,1,1] x) => (float[1,3,1] j, float[1,3,1] d, float[1,1,1] r) <int64[2] a = {-2, -1}> {
+        e = Elu(x) w = Neg(e) j = Concat<axis=-2>(w, w, e) d = Sub(j, e) r = ReduceL2<keepdims=1>(j, a)
+    }"""
+    model, _ = generate(text)
+    assert not any("/row" in program for program in programs(model) if "Concat" in program)
+
+
 def test_nothing_is_made_of_float16_alone_for_a_cpu() -> None:
     """The runtime runs it in float32 between products that it runs so, whatever types a program has written down."""
     text = "g (float16[4,8] x, float16[8,8] w) => (float16[4,8] y) { a = MatMul(x, w) t = Tanh(a) m = Mul(t, a) y = MatMul(m, w) }"

@@ -26,7 +26,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "Celu": [{}, {"alpha": 2.0}],
     "HardSigmoid": [{}, {"alpha": 0.3, "beta": 0.1}],
     "ThresholdedRelu": [{}, {"alpha": 0.3}],
-    "Shrink": [{}, {"lambd": 0.3, "bias": 0.2}],
+    "Shrink": [{}, {"lambd": 0.3, "bias": 0.2}, {"bias": 1.25}],
     "Gelu": [{}, {"approximate": "tanh"}],
     "IsInf": [{}, {"detect_negative": 0}, {"detect_positive": 0}, {"detect_negative": 0, "detect_positive": 0}],
     "Mod": [{"fmod": 0}, {"fmod": 1}],
@@ -35,12 +35,15 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "LogSoftmax": [{"axis": -1}],
 }
 COUNTS = {"Clip": 1, "Sum": 3, "Mean": 3, "Max": 3, "Min": 3, "Pow": 2, "Mod": 2, "BitShift": 2, "CastLike": 2, "Where": 3}
+RTOL = {"float16": 2e-3, "double": 0.0, "int32": 0.0, "uint8": 0.0}
 KINDS = {"BitShift": "uint8", "Mod": "int32", "Not": "bool", "And": "bool", "Or": "bool", "Xor": "bool"}
 
 
 def _kinds(op: str, attributes: dict[str, Any]) -> list[str]:
     if op in KINDS:
         return ["float"] if attributes.get("fmod") else [KINDS[op]]
+    if op == "Shrink":
+        return ["float", "float16", "double", "int32", "uint8"]
     return ["int32"] if op.startswith("Bitwise") else ["float"] if op == "Celu" else ["float", "float16"]
 
 
@@ -90,7 +93,9 @@ def test_spelling_gives_the_numbers_of_the_operator(op: str, attributes: dict[st
     want = _run([*axes, node], kinds, arrays, result)
     got = _run(list(body(program, domain="d", name="F", opset=20).node), kinds, arrays, result)
     assert got.dtype == want.dtype
-    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3 if kind == "float16" else 4e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        got.astype(np.float64), want.astype(np.float64), rtol=RTOL.get(kind, 4e-6), atol=0 if kind in RTOL and kind != "float16" else 1e-6
+    )
 
 
 def test_swish_is_spelled_as_it_is_defined() -> None:
