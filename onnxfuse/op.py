@@ -163,7 +163,8 @@ class Op:
         fixed = [d for d in param.dims if d != "..."]
         leading = len(shape) - len(fixed)
         if leading < 0 or (leading > 0 and "..." not in param.dims):
-            raise ShapeError(f"{self.name}: {param.name} must have rank {len(fixed)}; got {show(shape)}")
+            more = " or more" if "..." in param.dims else ""
+            raise ShapeError(f"{self.name}: {param.name} must have rank {len(fixed)}{more}; got {show(shape)}")
         position = 0
         for name in param.dims:
             size = leading if name == "..." else 1

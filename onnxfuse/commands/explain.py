@@ -38,7 +38,8 @@ def run(source: Path, selection: Selection, *, node: str | None, rule: str | Non
     if shown:
         screen.out().print(decisions_table(shown))
     else:
-        screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. `onnxfuse rules` lists what is looked for")
+        more = "" if node else "--node NAME says why a node is in no generated operator, "
+        screen.say(f"No pattern gets half way{_where(node, rule)}: nothing to explain. {more}`onnxfuse rules` lists what is looked for")
     screen.say(f"Priced    {priced_at(found)}")
     screen.say(f"Total     {counts(shown) or 'no candidates'}")
     say_if_not_calibrated(selection.device)

@@ -14,6 +14,7 @@ from onnxfuse.cost.typical import typical
 from onnxfuse.errors import UsageError
 from onnxfuse.gpu_code import Kernels
 from onnxfuse.graph import Node
+from onnxfuse.kernel_build.build import has_kernels
 from onnxfuse.op import DOMAIN, TYPE_NAMES
 from onnxfuse.report.tables import table
 from onnxfuse.symbolic import Dim, substitute, symbols
@@ -36,7 +37,7 @@ def show(source: Path, node: str | None, *, archs: Sequence[int], sizes: Mapping
         try:
             found = _kernels(one, sizes)
         except UsageError as error:
-            made.add_row(one.label, one.op, f"none: {error}", *[""] * 7)
+            made.add_row(one.label, one.op, f"none: {_why_not(one.op.split('_')[0], error)}", *[""] * 7)
             continue
         for number, kernels in enumerate(found):
             if node is not None:
@@ -44,6 +45,11 @@ def show(source: Path, node: str | None, *, archs: Sequence[int], sizes: Mapping
             for row in _rows(kernels, archs or ARCHS):
                 made.add_row(one.label, one.op, *row)
     screen.out().print(made)
+
+
+def _why_not(op: str, error: UsageError) -> str:
+    more = "; `onnxfuse kernels build` compiles those that it has" if has_kernels(op) else ""
+    return str(error).removeprefix(f"{op}: ") + more
 
 
 def _kernels(node: Node, sizes: Mapping[str, int]) -> list[Kernels]:

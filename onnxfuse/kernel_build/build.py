@@ -20,7 +20,7 @@ from typing import Any
 
 from onnxfuse.errors import KernelError, RuntimeMissingError, UsageError
 from onnxfuse.kernel_build import worker
-from onnxfuse.triton_kernel import Kernel
+from onnxfuse.triton_kernel import Kernel, folder_of
 
 PACKAGE = Path(__file__).parents[1]
 NEWEST_PTX = 90  # what drivers of CUDA 13.0 read
@@ -81,6 +81,11 @@ def tasks(archs: Sequence[int], only: Sequence[str] = (), newest_ptx: int = NEWE
             near = difflib.get_close_matches(pattern, sorted({task.kernel.name for task in found}), 5, 0.3)
             raise UsageError(f"no kernel is called '{pattern}'. There are {len(found)}, among them {', '.join(near)}")
     return [task for task in found if not only or any(re.fullmatch(pattern, task.kernel.name) for pattern in only)]
+
+
+def has_kernels(op: str) -> bool:
+    """Whether Triton compiles kernels of the operator."""
+    return (PACKAGE / "custom_ops" / folder_of(op) / "kernel_triton.py").is_file()
 
 
 def require_triton() -> None:

@@ -68,6 +68,9 @@ def test_users_rule_fuses_into_an_operator_of_onnx_runtime(cli: Cli, tmp_path: P
     done = cli("optimize", ROOT / "examples" / "bert_torchscript.onnx", tmp_path / "out.onnx", *options)
     assert done.returncode == 0, done.stderr
     assert ops(tmp_path / "out.onnx").count("BiasGelu") == 2
+    assert "No place" not in done.stdout, "of the rule that --only leaves out"
+    done = cli("optimize", ROOT / "examples" / "bert_torchscript.onnx", tmp_path / "out.onnx", *options[:2])
+    assert "No place  my_rules.silu_of_sum" in done.stdout
 
 
 def test_users_rule_fuses_into_one_of_our_operators(cli: Cli, tmp_path: Path) -> None:

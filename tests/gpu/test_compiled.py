@@ -66,7 +66,7 @@ def test_the_command_shows_program_text_and_figures_of_a_node(tmp_path: Path, ca
     command.show(tmp_path / "m.onnx", None, archs=[80, 90], sizes={"seq": 32})
     table = capsys.readouterr().out
     assert [word in table for word in ("first", "sm_80", "sm_90", "Silu_2", "100% by")] == [True] * 5
-    assert "EmbedLayerNorm has no generated CUDA kernel" in " ".join(table.split())
+    assert "none: EmbedLayerNorm has no generated CUDA kernel" in " ".join(table.split())
     command.show(tmp_path / "m.onnx", "first", archs=[90], sizes={})
     shown = capsys.readouterr().out
     assert "v1:float = Const(1.5)" in shown and "__launch_bounds__(256, 1) fused(const Parameters p)" in shown
