@@ -104,12 +104,15 @@ def _of_loads(facts: Mapping[str, Any], hot: Sequence[Instruction]) -> Iterator[
 
 
 def _operand_bytes(facts: Mapping[str, Any]) -> int:
-    """What one turn of the hot loop brings: keys and values, some columns of keys and queries, or a step of both operands."""
+    """What one turn of the hot loop brings: keys and values, some columns of keys and queries, or a step of all operands."""
     tile = facts["tile"]
     if "size" in tile:
         elements = (tile["q"] + tile["k"]) * tile["size"]
+    elif facts["op"] == "Attention":
+        elements = 2 * tile["k"] * tile["v"]
     else:
-        elements = 2 * tile["k"] * tile["v"] if facts["op"] == "Attention" else (tile["m"] + tile["n"]) * tile["k"]
+        weights = 2 if facts["op"] == "GatedLinear" else 1
+        elements = (tile["m"] + weights * tile["n"]) * tile["k"]
     return int(elements * BYTES[facts["variant"]["dtype"]])
 
 
