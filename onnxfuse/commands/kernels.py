@@ -37,7 +37,7 @@ def show(source: Path, node: str | None, *, archs: Sequence[int], sizes: Mapping
         try:
             found = _kernels(one, sizes)
         except UsageError as error:
-            made.add_row(one.label, one.op, f"none: {_why_not(one.op.split('_')[0], error)}", *[""] * 7)
+            made.add_row(one.label, one.op, f"none: {_why_not(_name(one), error)}", *[""] * 7)
             continue
         for number, kernels in enumerate(found):
             if node is not None:
@@ -45,6 +45,11 @@ def show(source: Path, node: str | None, *, archs: Sequence[int], sizes: Mapping
             for row in _rows(kernels, archs or ARCHS):
                 made.add_row(one.label, one.op, *row)
     screen.out().print(made)
+
+
+def _name(node: Node) -> str:
+    """Of the operator, without the number of a variant."""
+    return node.op if "program" in node.attributes else node.op.split("_")[0]
 
 
 def _why_not(op: str, error: UsageError) -> str:
@@ -58,8 +63,7 @@ def _kernels(node: Node, sizes: Mapping[str, int]) -> list[Kernels]:
         if value is not None and value.shape is None:
             raise UsageError(f"the rank of {value.name} is not known")
         inputs.append(None if value is None else (TYPE_NAMES.get(value.dtype, ""), [_number(d, sizes) for d in value.shape or ()]))
-    name = node.op if "program" in node.attributes else node.op.split("_")[0]
-    return gpu_code.kernels_of(name, node.attributes, inputs, len(node.outputs))
+    return gpu_code.kernels_of(_name(node), node.attributes, inputs, len(node.outputs))
 
 
 def _number(dim: Dim, sizes: Mapping[str, int]) -> int:

@@ -79,8 +79,8 @@ def _idle(report: Report, users: Collection[str]) -> list[str]:
 
 def _print(report: Report, selection: Selection, target: Path, verbose: bool) -> None:
     console = screen.out()
-    rules = api.load_rules(selection.rules)
-    users = api.load_rules(selection.rules, selection.only, selection.disable).keys() - api.load_rules().keys()
+    rules = api.load_rules(selection.rules, selection.only, selection.disable)
+    users = rules.keys() - api.load_rules().keys()
     if report.fused:
         known: dict[str, Origin] = {**rules, **api.load_generators()}
         summaries = {name: origin.summary for name, origin in known.items()}

@@ -50,7 +50,7 @@ def finish(group: Group, flow: Flow) -> Region | str:
     read = [v for node in nodes for v in group.members[node].operands if v is not None]
     made = {v for node in nodes for v in node.outputs}
     outside = [v for v in dict.fromkeys(read) if v not in made]
-    pieces = {v for role in group.members.values() if role.kind == "join" for v in role.operands}
+    pieces = _pieces(group)
     inputs = [v for v in outside if v in pieces or not is_scalar_constant(v)]
     if _shape(group, inputs) != group.shape:
         inputs = outside
@@ -79,8 +79,9 @@ def _is_read(group: Group, value: Value) -> bool:
     return any(role.kind != "join" and value in role.operands for role in group.members.values())
 
 
-def _is_piece(group: Group, value: Value) -> bool:
-    return any(role.kind == "join" and value in role.operands for role in group.members.values())
+def _pieces(group: Group) -> set[Value | None]:
+    """What is joined."""
+    return {v for role in group.members.values() if role.kind == "join" for v in role.operands}
 
 
 def _given(nodes: Sequence[Node], flow: Flow) -> list[Value]:
@@ -132,7 +133,7 @@ class _Draft:
         axes, shape = self.group.axes, value.shape or ()
         return (
             bool(axes)
-            and not _is_piece(self.group, value)
+            and value not in _pieces(self.group)
             and self.group.row != self.group.shape
             and all(d == 1 for d in shape[max(0, len(shape) - axes) :])
         )
