@@ -209,7 +209,7 @@ def machine() -> str:
     """Date, processor, caches and versions, on one line."""
     name = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "")
-    isa = "AVX-512" if "avx512vl" in flags else "AVX2" if "avx2" in flags else "baseline"
+    isa = "AVX-512, AMX" if "amx_bf16" in flags else "AVX-512" if "avx512vl" in flags else "AVX2" if "avx2" in flags else "baseline"
     caches = [f"L{_cache(i, 'level')} {_cache(i, 'size')}" for i in range(4) if _cache(i, "type") in ("Data", "Unified")]
     parts = [
         name,

@@ -11,6 +11,7 @@
 set(ONNXFUSE_KERNEL_OPTIONS "" CACHE STRING "Further compile options for the kernels, such as -fsanitize=address")
 get_filename_component(ONNXFUSE_SOURCE_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
+include(CheckCXXCompilerFlag)
 include(CheckCXXSourceCompiles)
 check_cxx_source_compiles("
 #if !defined(__x86_64__) && !defined(_M_X64)
@@ -18,12 +19,17 @@ check_cxx_source_compiles("
 #endif
 int main() {}" ONNXFUSE_X86_64)
 
+check_cxx_compiler_flag(-mamx-bf16 ONNXFUSE_HAS_AMX)
+
 function(onnxfuse_isa_options isa result)
   if(isa STREQUAL "avx512")
     if(MSVC)
       set(options /arch:AVX512)
     else()
       set(options -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+      if(ONNXFUSE_HAS_AMX)
+        list(APPEND options -mamx-tile -mamx-bf16)  # what the compiler never uses by itself
+      endif()
     endif()
   elseif(isa STREQUAL "avx2")
     if(MSVC)

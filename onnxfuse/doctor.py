@@ -25,7 +25,8 @@ RUNTIMES = re.compile(r"onnxruntime([-_](gpu|training|directml|openvino|qnn|rocm
 OLDEST_RUNTIME = (1, 18)
 AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
 AVX512 = AVX2 | {"avx512f", "avx512dq", "avx512bw", "avx512vl"}
-ISAS = ("baseline", "avx2", "avx512")
+AMX = AVX512 | {"amx_tile", "amx_bf16"}
+ISAS = ("baseline", "avx2", "avx512", "amx")
 
 
 class State(Enum):
@@ -127,7 +128,7 @@ def _smallest_model() -> Any:
 
 def _cpu(part: str) -> Finding:
     flags = cpu_flags()
-    seen = " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "asimd", "sve") if f in flags) or "no flags listed"
+    seen = " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "amx_bf16", "asimd", "sve") if f in flags) or "no flags listed"
     found = f"{cpu_name()}, {core_count()} cores, {seen}; kernels run on {chosen_isa(flags)}"
     wish = os.environ.get("ONNXFUSE_ISA", "")
     if wish and wish not in ISAS:
@@ -137,7 +138,7 @@ def _cpu(part: str) -> Finding:
 
 def chosen_isa(flags: frozenset[str]) -> str:
     """The kernels' instruction set on a machine with these flags, as custom_ops/_runtime/dispatch.h chooses it."""
-    best = 2 if flags >= AVX512 else 1 if flags >= AVX2 else 0
+    best = 3 if flags >= AMX else 2 if flags >= AVX512 else 1 if flags >= AVX2 else 0
     wish = os.environ.get("ONNXFUSE_ISA", "")
     return ISAS[min(best, ISAS.index(wish))] if wish in ISAS else ISAS[best]
 

@@ -46,6 +46,10 @@
 #else
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace onnxfuse {
@@ -59,11 +63,12 @@ inline constexpr bool kHasAvx512 = false;
 inline constexpr bool kHasAvx512 = true;
 #endif
 
-enum class Isa : int { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
+// kAmx: the kernels of AVX-512, some of which use the unit of custom_ops/_runtime/amx.h.
+enum class Isa : int { kBaseline = 0, kAvx2 = 1, kAvx512 = 2, kAmx = 3 };
 
 namespace dispatch {
 
-inline constexpr const char* kIsaNames[] = {"baseline", "avx2", "avx512"};
+inline constexpr const char* kIsaNames[] = {"baseline", "avx2", "avx512", "amx"};
 
 #if defined(ONNXFUSE_X86_KERNELS)
 
@@ -94,6 +99,18 @@ inline unsigned SavedRegisters() {
 #endif
 }
 
+// Its registers are saved only for processes that ask for them. seven: what cpuid says in d of leaf 7.
+inline bool HasAmx([[maybe_unused]] unsigned seven) {
+#if defined(__linux__)
+  constexpr unsigned kAmxBits = (1u << 22) | (1u << 24), kTiles = 0x60000;  // bfloat16, tiles
+  constexpr long kRequest = 0x1023, kTileData = 18;                         // ARCH_REQ_XCOMP_PERM
+  if ((seven & kAmxBits) != kAmxBits || (SavedRegisters() & kTiles) != kTiles) return false;
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 inline Isa BestIsa() {
   const CpuidResult one = Cpuid(1);
   const CpuidResult seven = Cpuid(7);
@@ -105,7 +122,8 @@ inline Isa BestIsa() {
   if ((one.c & kNeeded) != kNeeded || (seven.b & kAvx2Bit) == 0 || (SavedRegisters() & kYmm) != kYmm)
     return Isa::kBaseline;
   const bool wide = kHasAvx512 && (seven.b & kAvx512Bits) == kAvx512Bits && (SavedRegisters() & kZmm) == kZmm;
-  return wide ? Isa::kAvx512 : Isa::kAvx2;
+  if (!wide) return Isa::kAvx2;
+  return HasAmx(seven.d) ? Isa::kAmx : Isa::kAvx512;
 }
 
 #else
@@ -152,6 +170,7 @@ inline bool ForceIsa(Isa isa) {
   ONNXFUSE_DETAIL_AVX512(namespace onnxfuse::avx512 { prefix void name params; })
 #define ONNXFUSE_DETAIL_CALL(name, targs, args)                                             \
   switch (ActiveIsa()) {                                                                    \
+    case Isa::kAmx:                                                                         \
     case Isa::kAvx512: ONNXFUSE_DETAIL_AVX512(return avx512::name targs args;) break;       \
     case Isa::kAvx2: return avx2::name targs args;                                          \
     case Isa::kBaseline: break;                                                             \

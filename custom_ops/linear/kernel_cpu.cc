@@ -1,4 +1,5 @@
 #include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/linear/amx.h"
 #include "custom_ops/linear/few_rows.h"
 #include "custom_ops/linear/gemm.h"
 #include "custom_ops/linear/kernel.h"
@@ -23,6 +24,9 @@ void LinearCpu(const LinearArgs<T>& args, const T* packed, const ParallelFor& pa
   if (args.rows == 0 || args.cols == 0) return;
   if (args.rows <= (args.is_transposed ? kFewRows : kFewRows / 2) || args.depth == 0)
     return FewRowsLinear(args, parallel);
+#if defined(ONNXFUSE_AMX)
+  if (args.rows >= kAmxLeastRows && AmxIsActive()) return AmxGemm(args, packed, parallel);
+#endif
   Gemm(args, packed, parallel);
 }
 

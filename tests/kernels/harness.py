@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-ISAS = {"baseline": 0, "avx2": 1, "avx512": 2}
-LANES = {"baseline": 4, "avx2": 8, "avx512": 16}
+ISAS = {"baseline": 0, "avx2": 1, "avx512": 2, "amx": 3}
+LANES = {"baseline": 4, "avx2": 8, "avx512": 16, "amx": 16}
 TYPES: dict[str, tuple[int, Any]] = {"float": (0, np.float32), "float16": (1, np.float16), "bfloat16": (2, ml_dtypes.bfloat16)}
 # In the order of probe.cc's enum.
 FUNCTIONS = ["copy", "exp", "erf", "tanh", "sigmoid", "rsqrt", "sqrt", "divide", "fma", "neg_fma", "min", "max", "abs",

@@ -13,7 +13,7 @@ reports="$(mktemp -d)"
 trap 'rm -r "$reports"' EXIT
 export ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:log_path=$reports/asan" UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports/ubsan"
 # onnxruntime loads no kernel of ours; the rest of the folder does.
-LD_PRELOAD="$preload" python -m pytest -q -k "not avx512" tests/kernels/test_simd.py tests/kernels/test_attention.py tests/kernels/test_linear.py \
+LD_PRELOAD="$preload" python -m pytest -q -k "not avx512 and not amx" tests/kernels/test_simd.py tests/kernels/test_attention.py tests/kernels/test_linear.py \
   tests/kernels/test_rows.py tests/kernels/test_program.py tests/kernels/test_program_rows.py tests/kernels/test_program_text.py "$@" && exit
 # What ended a process, which pytest keeps to itself.
 cat "$reports"/* >&2 || true

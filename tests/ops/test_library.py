@@ -163,7 +163,7 @@ def test_shapes_told_at_load_time_are_those_at_run_time(op: Op) -> None:
         assert told > 0
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", "amx"])
 def test_every_kernel_passes_on_every_instruction_set(isa: str) -> None:
     tests = [str(Path(__file__).with_name("test_every_op.py")), "-k", "test_kernel_gives_the_numbers_of_the_body"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
