@@ -109,7 +109,7 @@ def optimize(
         if verify and target == OWN:
             runtime.library_path()  # raises where it is missing: nothing of ours could be verified
         with _blaming(source):
-            run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, opset)
+            run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, only, opset)
             result = run.optimize(verify=verify, inputs=inputs, libraries=libraries, clean=clean)
     for decision in result.report.decisions if log else ():
         assert log is not None
@@ -144,7 +144,7 @@ def explain(
     cost = _cost(device, max_fusion_size, range_loss)
     known, made = load_rules(rules, only, disable), load_generators(only, disable, level)
     with _blaming(source):
-        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent)
+        run = _Run(source, cost, device, level, target, shapes or {}, range_loss, known, made, progress or _silent, only)
         chosen, decisions = run.decide(every=True)
         result = rewrite(run.model, chosen)
         fused = [_fused(r.candidate.decision, r.node.name) for r in result.rewrites]
@@ -207,6 +207,7 @@ class _Run:
         rules: Mapping[str, Rule],
         generators: Mapping[str, Generator],
         progress: Progress,
+        asked: Sequence[str],
         opset: int | None = None,
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
@@ -227,7 +228,8 @@ class _Run:
         with self._timed("match"):
             ranges = Ranges(self.model, cost, sizes)
             made = generators if target == OWN else {}
-            self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=range_loss / 100, generators=made)
+            loss = range_loss / 100
+            self.decider = Decider(self.model, self.rules, self.target, ranges, progress, most_loss=loss, generators=made, asked=asked)
 
     def _timed(self, phase: str) -> _Timer:
         return _Timer(self.seconds, phase)

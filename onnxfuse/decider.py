@@ -30,11 +30,12 @@ Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
 MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
+PRODUCTS = ("MatMul", "Gemm", "Conv")
 # what taking an operator counts, 1 where it is not here; products are computed in either case, and views move nothing
 COVERS = {
     **dict.fromkeys(("Constant", "Identity"), 0.0),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), 0.1),
-    **dict.fromkeys(("MatMul", "Gemm", "Conv"), 0.3),
+    **dict.fromkeys(PRODUCTS, 0.3),
 }
 NO_GENERATORS: Mapping[str, Generator] = {}
 NONE: frozenset[Node] = frozenset()
@@ -45,7 +46,7 @@ class Decider:
 
     found: candidates with their prices. declined: matches that cannot be made. ranges: sizes, those that the caller knows
     and those that are usual. most_loss: the part of the model's time that a choice which pays at usual sizes may lose at
-    others.
+    others. asked: names of rules that the caller wants wherever they match.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Decider:
         *,
         most_loss: float = MOST_LOSS,
         generators: Mapping[str, Generator] = NO_GENERATORS,
+        asked: Collection[str] = (),
     ) -> None:
-        self.model, self.cost, self.ranges, self.most_loss = model, ranges.cost, ranges, most_loss
+        self.model, self.cost, self.ranges, self.most_loss, self.asked = model, ranges.cost, ranges, most_loss, asked
         # what our own operators mean stays as it is: a body fused into the operator itself would call itself
         own = {body for f in model.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
         self.views = [View(g) for g in model.graphs() if g not in own]
@@ -209,7 +211,18 @@ class Decider:
             if isinstance(item, Decision):
                 self.declined.append(item)
             elif replaces_enough(item):
-                self.found.append(item.priced(pricer.price(self.recipes.of(item))))
+                priced = item.priced(pricer.price(self.recipes.of(item)))
+                if not self._is_idle(priced):
+                    self.found.append(priced)
+
+    def _is_idle(self, candidate: Candidate) -> bool:
+        """Whether it gives a product to another operator that is not known to be faster, though nobody asked for that.
+
+        On a GPU none is: that ours are ahead of the library's products was never measured.
+        """
+        if not candidate.retargets or candidate.rule.name in self.asked or not any(n.op in PRODUCTS for n in candidate.removed):
+            return False
+        return worth(candidate) <= 0 or not isinstance(self.cost.device, Cpu)
 
 
 def covered(candidate: Candidate) -> float:

@@ -1,4 +1,7 @@
-"""f(alpha x w + bias + residual), or f(alpha x w + bias) + residual -> Linear(x, w, bias, residual): one pass behind the product."""
+"""f(alpha x w + bias + residual), or f(alpha x w + bias) + residual -> Linear(x, w, bias, residual): one pass behind the product.
+
+The product alone, where Linear is faster than the runtime's own: on a processor with AMX, for many rows.
+"""
 
 import math
 from typing import Any
@@ -200,5 +203,21 @@ RESIDUAL = Rule(
         g (float[6,3] x, float[3,2,4] r) => (float[3,2,4] y) <{W}, {B}, int64[3] all = {{3, 2, 4}}> {{
             m = Gemm(x, w, b)  z = Reshape(m, all)  y = Add(r, z)
         }}""",
+    },
+)
+ALONE = Rule(
+    before=product,
+    after=build,
+    kind="matmul",
+    targets=("onnxfuse",),
+    retargets=True,
+    fires_on=[
+        f"g (float[n,s,3] x) => (float[n,s,4] y) <{W}, {B}> {{ m = MatMul(x, w)  y = Add(b, m) }}",
+        f"g (float[n,3] x) => (float[n,4] y) <{W}, {B}> {{ y = Gemm <alpha = 0.5> (x, w, b) }}",
+        f"g (float[n,s,3] x) => (float[n,s,4] y) <{W}> {{ y = MatMul(x, w) }}",
+    ],
+    declines={
+        "w must have rank 2; 'w' is [1,3,2]": """
+        g (float[1,5,3] x) => (float[1,5,2] y) <float[1,3,2] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }""",
     },
 )
