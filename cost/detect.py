@@ -15,6 +15,9 @@ from onnxfuse.cost.scalar import STEPS
 
 SIMD = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("sve", 256), ("asimd", 128), ("neon", 128), ("sse2", 128))
 
+# How many times as fast products of ours are on a processor with AMX as on one with the same vectors only.
+AMX = {"Linear/64": 1.15, "Linear/256": 1.5}
+
 # What the runtime computes one by one, or calls once, at any vector width.
 ONE_BY_ONE = ("Softplus", "Elu", "Selu", "Mish", "Sign", "Log", "Sin", "Cos", "Pow", "Pow:0.5", "CumSum", "SkipLayerNormalization",
               "AveragePool", "Transpose", *STEPS)  # fmt: skip
@@ -29,6 +32,7 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
     cores = core_count(root)
     simd = next((bits for flag, bits in SIMD if flag in flags), 128 if root == Path("/") else generic.simd_bits)
     wider = simd / generic.simd_bits
+    has_amx = flags >= {"avx512f", "amx_tile", "amx_bf16"}
     return replace(
         generic,
         key="detected-cpu",
@@ -37,7 +41,7 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
         simd_bits=simd,
         caches=caches(root, cores, generic.caches) or generic.caches,
         gemm_gflops=generic.gemm_gflops * wider,
-        gemm_rates={op: rate * wider for op, rate in generic.gemm_rates.items()},
+        gemm_rates={op: rate * wider * (AMX.get(op, 1.0) if has_amx else 1.0) for op, rate in generic.gemm_rates.items()},
         rates={op: ns if op in ONE_BY_ONE else ns / wider for op, ns in generic.rates.items()},
         kernel_rates={name: ns / wider for name, ns in generic.kernel_rates.items()},
         memory_gbs_all=min(generic.memory_gbs_all, generic.memory_gbs * cores),

@@ -212,7 +212,7 @@ class _Run:
     ) -> None:
         self.source, self.device, self.level, self.progress = source, device, level, progress
         self.seconds: dict[str, float] = {}
-        self.rules = [r for r in rules.values() if _is_for(r, level, target)]
+        self.rules = [r for r in rules.values() if _is_for(r, level, target, asked)]
         self.users = frozenset(rules).difference(all_rules())  # rules of files: their authors are told of every place
         self.given = sizes
         self.target = _target(target, cost)
@@ -323,8 +323,10 @@ class _Run:
         )
 
 
-def _is_for(rule: Rule, level: str, target: str) -> bool:
-    return level != "none" and (level != "elementwise" or rule.kind == ELEMENTWISE) and target in (rule.targets or (target,))
+def _is_for(rule: Rule, level: str, target: str, asked: Sequence[str]) -> bool:
+    if level == "none" or (level == "elementwise" and rule.kind != ELEMENTWISE) or target not in (rule.targets or (target,)):
+        return False
+    return level in (rule.levels or (level,)) or rule.name in asked
 
 
 def _cost(device: str, max_fusion_size: int, range_loss: float) -> CostModel:

@@ -128,7 +128,10 @@ def _smallest_model() -> Any:
 
 def _cpu(part: str) -> Finding:
     flags = cpu_flags()
-    seen = " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "amx_bf16", "asimd", "sve") if f in flags) or "no flags listed"
+    seen = (
+        " ".join(f for f in ("avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "amx_bf16", "asimd", "sve") if f in flags)
+        or "no flags listed"
+    )
     found = f"{cpu_name()}, {core_count()} cores, {seen}; kernels run on {chosen_isa(flags)}"
     wish = os.environ.get("ONNXFUSE_ISA", "")
     if wish and wish not in ISAS:

@@ -250,8 +250,8 @@ class Rule:
     where: guards; each returns None, or why not. outputs: sub-pattern names that the op's further outputs give.
     fires_on, declines: worked examples as ONNX text; of `declines` each key is the reason expected.
     kind: "elementwise" (pointwise and norms), "attention", "matmul" or "layout": what `--level elementwise` keeps.
-    targets: the values of `--target` that the rule is for, all of them where none is named. retargets: whether it puts one
-    operator in the place of one, because the other is faster.
+    targets, levels: the values of `--target` and of `--level` that the rule is for, all of them where none is named; one that is
+    asked for by name is for every level. retargets: whether it puts one operator in the place of one, because the other is faster.
     name: the file's name; filled in when rules are loaded.
     """
 
@@ -263,6 +263,7 @@ class Rule:
     outputs: Sequence[str] = ()
     kind: str = "elementwise"
     targets: Sequence[str] = ()
+    levels: Sequence[str] = ()
     retargets: bool = False
     name: str = ""
     summary: str = ""

@@ -210,6 +210,7 @@ ALONE = Rule(
     after=build,
     kind="matmul",
     targets=("onnxfuse",),
+    levels=("cost",),
     retargets=True,
     fires_on=[
         f"g (float[n,s,3] x) => (float[n,s,4] y) <{W}, {B}> {{ m = MatMul(x, w)  y = Add(b, m) }}",

@@ -79,6 +79,9 @@ def test_other_commands_then_say_what_is_missing() -> None:
 @pytest.mark.parametrize(
     ("flags", "wish", "isa"),
     [
+        (doctor.AMX, "", "amx"),
+        (doctor.AMX, "avx512", "avx512"),
+        (doctor.AMX - {"avx512vl"}, "", "avx2"),
         (doctor.AVX512, "", "avx512"),
         (doctor.AVX512 - {"avx512vl"}, "", "avx2"),
         (doctor.AVX2 - {"f16c"}, "", "baseline"),

@@ -240,6 +240,16 @@ def test_cpu_is_described_by_what_the_kernel_lists(tmp_path: Path, monkeypatch: 
     assert cpu.rates["Pow"] == generic_cpu().rates["Pow"]
 
 
+def test_products_of_many_rows_are_faster_with_amx(tmp_path: Path) -> None:
+    found = {}
+    for name, flags in (("plain", ""), ("tiles", "amx_tile amx_bf16")):
+        (tmp_path / name).mkdir()
+        found[name] = detect_cpu(generic_cpu(), root=fake_machine(tmp_path / name, flags=f"avx2 avx512f {flags}", caches=[]))
+    plain, tiles = found["plain"], found["tiles"]
+    assert plain.gemm_rates["Linear/256"] < plain.gemm_rates["MatMul/256"] < tiles.gemm_rates["Linear/256"]
+    assert plain.gemm_rates["Linear/8"] == tiles.gemm_rates["Linear/8"]
+
+
 def test_quota_of_the_cgroup_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     cpu = detect_cpu(generic_cpu(), root=fake_machine(tmp_path, flags="avx2", caches=[], quota="250000 100000"))

@@ -82,7 +82,7 @@ def view(text: str, **options: Any) -> View:
 
 def fuse(model: onnx.ModelProto, *rules: Rule | str) -> Fused:
     """All that these rules (by default: all that ship) find, the largest first, with nothing validated."""
-    wanted = [r if isinstance(r, Rule) else shipped()[r] for r in rules] or list(shipped().values())
+    wanted = [r if isinstance(r, Rule) else shipped()[r] for r in rules] or [r for r in shipped().values() if not r.levels]
     loaded = graph.load(model)
     shapes.infer(loaded)
     own = {body for f in loaded.functions if f.function is not None and f.function.domain == DOMAIN for body in f.walk()}
