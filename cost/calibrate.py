@@ -28,9 +28,9 @@ from onnxfuse.cost.probes import (
     CONV,
     CONV_FLOPS,
     GEMM,
-    GEMM_COLUMNS,
     GEMM_FLOPS,
     GEMM_ROWS,
+    GEMMS,
     HEADWISE,
     HEADWISE_FLOPS,
     HEADWISE_STEPS,
@@ -160,7 +160,7 @@ class Bench:
             "operands": Slope(TINY_OPERANDS, TINY_REPEATS),
             "gemm": Slope(GEMM, (1, 3)),
             "conv": Slope(CONV, (1, 3)),
-            **{f"MatMul/{rows}": Slope(probe, (1, 3)) for rows, probe in GEMM_ROWS.items()},
+            **{f"MatMul/{rows}": Slope(probe, (1, 3)) for rows, probe in GEMMS.items()},
             "headwise": Slope(HEADWISE, REPEATS),
             **{name: Slope(copy_probe(tensor // 4), REPEATS) for name, tensor in self._copied.items()},
             **{op: Slope(probe, REPEATS) for op, probe in PROBES.items()},
@@ -206,7 +206,7 @@ class Bench:
     def _products(self, node_us: float) -> dict[str, float]:
         """GFLOP/s of products but the one that tells the peak: the runtime's, and ours where they are measured."""
         call = self._call() or (0.0, 0.0)
-        theirs = {f"MatMul/{rows}": (2 * rows * GEMM_COLUMNS**2, self._us(f"MatMul/{rows}") - node_us) for rows in GEMM_ROWS}
+        theirs = {f"MatMul/{rows}": (2 * rows * n**2, self._us(f"MatMul/{rows}") - node_us) for rows, n in GEMM_ROWS.items()}
         own = [(k, k.gemm) for k in self._kernels if k.gemm]
         ours = {f"{k.name}/{gemm.m}": (gemm.flops, self._us(k.label) - call[0] - k.operands * call[1]) for k, gemm in own}
         times = {"Conv": (CONV_FLOPS, self._us("conv")), **theirs, **ours}

@@ -80,11 +80,12 @@ APPLIED = {
     "Conv:depthwise": 16 * 64 * 32 * 9,
 }
 
-GEMM_COLUMNS = 256  # and as many steps
 GEMM = Probe("MatMul", (192, 256), (np.full((256, 256), 0.01, np.float32),), chained=False)
 GEMM_FLOPS = 2 * 192 * 256 * 256
-# Products of few rows and of many, which reach other rates than GEMM does.
-GEMM_ROWS = {rows: Probe("MatMul", (rows, GEMM_COLUMNS), GEMM.constants) for rows in (1, 8, 16, 64, 256)}
+# Products of so many rows with a matrix of so many columns and steps, which reach other rates than GEMM does. Few rows wait
+# for the weights, which the model counts by itself, so these are near; many have theirs in no cache of the core, as in models.
+GEMM_ROWS = {1: 256, 8: 256, 16: 256, 64: 1024, 128: 1024, 256: 1024}
+GEMMS = {m: Probe("MatMul", (m, n), (np.full((n, n), 0.01, np.float32),), chained=False) for m, n in GEMM_ROWS.items()}
 HEADWISE = Probe("MatMul", (4, 128, 64), (np.full((4, 64, 128), 0.01, np.float32),), chained=False)
 HEADWISE_FLOPS = 2 * 4 * 128 * 64 * 128
 HEADWISE_STEPS = 4 * 128 * (64 + 128)

@@ -17,7 +17,7 @@ inline constexpr int64_t kAmxChunk = 128;        // steps of the depth whose par
 inline constexpr int64_t kAmxSteps = kAmxChunk / kTileDepth;
 inline constexpr int64_t kAmxGroup = 8;          // panels
 inline constexpr int64_t kAmxRows = 16 * kSide;  // rows of x at a time
-inline constexpr int64_t kAmxLeastRows = 24;     // fewer are not worth laying out weights for
+inline constexpr int64_t kAmxLeastRows = 65;     // fewer are not worth laying out weights for
 inline constexpr int64_t kAmxFloats = 1 << 22;   // of x at a time
 static_assert(kSide == kPanel);
 

@@ -23,8 +23,8 @@ SIZES = [
     *((23, 129, 97), (25, 257, 31), (49, 255, 64), (25, 300, 500), (47, 301, 450), (49, 270, 500), (295, 260, 513), (30, 4096, 33)),
     *((16, 48, 3089), (5, 40, 3500)),
     # Blocks of 32 rows, of which 16 or fewer are one tile, steps of 32, chunks of 128, panels of 32 and groups of 8 of them,
-    # rows that go in turn (512): the AMX unit's.
-    *((24, 31, 31), (32, 32, 32), (33, 33, 33), (48, 127, 65), (49, 128, 256), (64, 129, 257), (65, 160, 300), (80, 4, 40)),
+    # rows that go in turn (512): the AMX unit's, which takes more than 64.
+    *((64, 40, 40), (65, 31, 31), (80, 32, 32), (81, 33, 33), (96, 127, 65), (97, 128, 256), (112, 129, 257), (128, 160, 300), (70, 4, 40)),
     *((513, 20, 34), (530, 130, 3)),
 ]
 NUMBERS = {"leaky_relu": (0.2, 0.0), "clip": (-0.5, 0.75), "silu": (1.702, 0.0), "hard_sigmoid": (0.2, 0.5)}
@@ -65,7 +65,7 @@ def test_every_activation(kernels: Kernels, activation: str) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_special_numbers_come_out_as_they_must(kernels: Kernels, activation: str) -> None:
     a, b = NUMBERS.get(activation, (0.0, 0.0))
-    for rows in (2, 13, 40):
+    for rows in (2, 13, 70):
         case = random_case(rows, (rows, 5, 20), np.float32, activation=activation, a=a, b=b)
         case.weight[:] = np.abs(case.weight)
         case.x[0, 0], case.x[1, 1] = np.nan, 1e-42
@@ -87,19 +87,19 @@ def assert_as_exact_as_float(got: Array, case: Case) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_sums_are_as_exact_as_those_of_floats(kernels: Kernels, transposed: bool) -> None:
     rng = np.random.default_rng(5)
-    for rows, depth, cols in ((6, 40, 50), (40, 1, 33), (40, 300, 70), (545, 130, 40)):
+    for rows, depth, cols in ((6, 40, 50), (70, 1, 33), (90, 300, 70), (545, 130, 40)):
         x, weight = (rng.standard_normal(shape) * 2.0 ** rng.integers(-25, 25, shape) for shape in ((rows, depth), (depth, cols)))
         case = Case(x.astype(np.float32), weight.astype(np.float32), is_transposed=transposed)
         assert_as_exact_as_float(run(kernels, case), case)
     full = np.float32(2 - STEP)  # all bits set
-    case = Case(np.full((40, 500), full), np.full((500, 40), full), is_transposed=transposed)
+    case = Case(np.full((70, 500), full), np.full((500, 40), full), is_transposed=transposed)
     assert_as_exact_as_float(run(kernels, case), case)
 
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, 3.3e38, -1.8e38, 1e-30, 1e-42, 0.0])
 def test_rows_and_columns_of_unusual_numbers(kernels: Kernels, number: float) -> None:
     is_huge = 1e38 < abs(number) < np.inf
-    for rows, at in ((40, 3), (577, 560)):
+    for rows, at in ((70, 3), (577, 560)):
         x, weight = np.random.default_rng(rows).uniform(-0.9, 0.9, (2, 600, 150)).astype(np.float32)
         usual = Case(x[:rows], weight[:70].T.copy())
         row, column = replace(usual, x=usual.x.copy()), replace(usual, weight=usual.weight.copy())
