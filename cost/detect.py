@@ -16,7 +16,7 @@ from onnxfuse.cost.scalar import STEPS
 SIMD = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("sve", 256), ("asimd", 128), ("neon", 128), ("sse2", 128))
 
 # How many times as fast products of ours are on a processor with AMX as on one with the same vectors only.
-AMX = {"Linear/64": 1.15, "Linear/256": 1.5}
+AMX = {"Linear/64": 1.15, "Linear/256": 1.5, "GatedLinear/64": 1.15, "GatedLinear/256": 1.5}
 
 # What the runtime computes one by one, or calls once, at any vector width.
 ONE_BY_ONE = ("Softplus", "Elu", "Selu", "Mish", "Sign", "Log", "Sin", "Cos", "Pow", "Pow:0.5", "CumSum", "SkipLayerNormalization",

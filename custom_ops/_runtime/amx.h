@@ -98,7 +98,9 @@ class Range {
   // Whether parts will do for what one lane saw, or all did as one: its largest is 0, or from 2^-64 to 2^127. What is
   // taken for zero is then below 2^-62 of the largest.
   ONNXFUSE_INLINE bool IsSplittable() const { return AreFit(largest_); }
-  ONNXFUSE_INLINE bool IsSplittableAsOne() const { return AreFit(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_))); }
+  ONNXFUSE_INLINE bool IsSplittableAsOne() const {
+    return AreFit(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_)));
+  }
 
  private:
   ONNXFUSE_INLINE static bool AreFit(Bits largest) {

@@ -16,7 +16,7 @@ struct Memory {
 }  // namespace
 
 void* Scratch(Slot slot, size_t bytes) {
-  static thread_local Memory slots[2];
+  static thread_local Memory slots[3];
   Memory& memory = slots[static_cast<int>(slot)];
   if (memory.size < bytes) {
     std::free(memory.start);

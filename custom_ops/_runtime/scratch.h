@@ -5,8 +5,9 @@
 
 namespace onnxfuse {
 
-// kThread: for what one range of a ParallelFor does. kShared: for what the caller of it shares with all ranges.
-enum class Slot { kThread, kShared };
+// kThread: for what one range of a ParallelFor does. kShared: for what the caller of it shares with all ranges. kResult: for
+// what a kernel that another one calls gives to it.
+enum class Slot { kThread, kShared, kResult };
 
 // At least `bytes` of memory, aligned to 64, that stays with the calling thread until it asks for the same slot again.
 // Not compiled with the kernels but once, as all that allocates.

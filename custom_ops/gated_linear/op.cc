@@ -3,6 +3,7 @@
 
 #include "custom_ops/gated_linear/kernel.h"
 #include "custom_ops/gated_linear/read.h"
+#include "custom_ops/linear/packed.h"
 
 namespace onnxfuse {
 namespace {
@@ -18,8 +19,14 @@ std::vector<Dims> OutputShapes(const Node& node, const std::vector<Dims>& inputs
   return {y};
 }
 
+template <typename T>
+void Run(const Call& call) {
+  const GatedLinearArgs<T> args = ReadGatedLinear<T>(call);
+  GatedLinearCpu(args, linear::PackedWeights(call, args.Products()), call.Parallel());
+}
+
 void Compute(const Call& call) {
-  ForFloatType(call.Input(kX).type, [&]<typename T>() { GatedLinearCpu(ReadGatedLinear<T>(call), call.Parallel()); });
+  ForFloatType(call.Input(kX).type, [&]<typename T>() { Run<T>(call); });
 }
 
 const Register kGatedLinear({
@@ -29,6 +36,7 @@ const Register kGatedLinear({
                    Float("activation_alpha", 1.0f), Int("trans_weight", 0, 0, 1), Int("gate_first", 1, 0, 1)},
     .output_shapes = &OutputShapes,
     .compute = &Compute,
+    .kept_input = kWeight,
 });
 
 }  // namespace

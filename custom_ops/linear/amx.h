@@ -12,8 +12,8 @@
 
 namespace onnxfuse::avx512 {
 
-inline constexpr int kSide = 2 * kTileSide;      // rows and columns of a block
-inline constexpr int64_t kAmxChunk = 128;        // steps of the depth whose parts of a panel, 24 KB, stay in L1
+inline constexpr int kSide = 2 * kTileSide;  // rows and columns of a block
+inline constexpr int64_t kAmxChunk = 128;    // steps of the depth whose parts of a panel, 24 KB, stay in L1
 inline constexpr int64_t kAmxSteps = kAmxChunk / kTileDepth;
 inline constexpr int64_t kAmxGroup = 8;          // panels
 inline constexpr int64_t kAmxRows = 16 * kSide;  // rows of x at a time
@@ -88,8 +88,7 @@ ONNXFUSE_INLINE void AddBlock(const char* x, const char* w, int64_t steps, bool 
     _tile_loadd(2, lower, kStride);
     _tile_loadd(3, lower + kTileSide, kStride);
   }
-  for (int64_t i = 0; i < steps; ++i)
-    AddStep<T, kIsHigh>(x + i * kStepBytes<T>, w + i * kStepBytes<T>, ahead, fetched);
+  for (int64_t i = 0; i < steps; ++i) AddStep<T, kIsHigh>(x + i * kStepBytes<T>, w + i * kStepBytes<T>, ahead, fetched);
   _tile_stored(0, sums, kStride);
   _tile_stored(1, sums + kTileSide, kStride);
   _tile_stored(2, lower, kStride);
@@ -157,7 +156,9 @@ class AmxRunner {
       float* sums = all_sums;
       for (int64_t p = panel; p < last_panel; ++p) {
         LayOutWeights(p, from, steps, right, seen[p - panel]);
-        Ahead ahead = p + 1 < last_panel ? Soon(p + 1, from) : is_last ? Soon(next_panel, 0) : Soon(panel, from + kAmxChunk);
+        Ahead ahead = p + 1 < last_panel ? Soon(p + 1, from)
+                      : is_last          ? Soon(next_panel, 0)
+                                         : Soon(panel, from + kAmxChunk);
         const int64_t fetched = CeilDiv(ahead.lines(), blocks * steps * kProducts<T>);
         const bool is_fit = !is_last || (seen[p - panel][0].IsSplittable() && seen[p - panel][1].IsSplittable());
         for (int64_t b = block; b < last_block; ++b, sums += kSide * kSide) {
@@ -214,7 +215,8 @@ class AmxRunner {
             Split(w, part[odd]);
           }
 #pragma GCC unroll 3
-          for (int p = 0; p < kCount; ++p) StoreRight(to + 2 * p * kTileBytes + row * kRowBytes, part[0][p], part[1][p]);
+          for (int p = 0; p < kCount; ++p)
+            StoreRight(to + 2 * p * kTileBytes + row * kRowBytes, part[0][p], part[1][p]);
         }
       }
       seen[half] = range;
@@ -284,7 +286,8 @@ void AmxGemm(const LinearArgs<T>& a, const T* packed, const ParallelFor& paralle
     LinearArgs<T> some = a;
     some.rows = left.rows;
     some.x += first * a.depth;
-    some.y += first * a.cols;
+    if (some.y != nullptr) some.y += first * a.cols;
+    if (some.unrounded != nullptr) some.unrounded += first * a.cols;
     if (some.residual != nullptr) some.residual += first * a.cols;
     Gemm(some, packed, parallel);
   }

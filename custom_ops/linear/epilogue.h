@@ -51,7 +51,11 @@ void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int6
       if (early != nullptr) v = v + LoadN(early + at + i, lanes);
       v = Activate<kActivation>(v, a, b);
       if (late != nullptr) v = v + LoadN(late + at + i, lanes);
-      StoreN(args.y + at + i, v, lanes);
+      if (args.unrounded != nullptr) {
+        StoreN(args.unrounded + at + i, v, lanes);
+      } else {
+        StoreN(args.y + at + i, v, lanes);
+      }
     });
   }
 }

@@ -134,7 +134,8 @@ void FewRowsLinear(LinearArgs<T> a, const ParallelFor& parallel) {
       FewRowsOf<8>(a, parallel);
     }
     a.x += kFewRows * a.depth;
-    a.y += kFewRows * a.cols;
+    if (a.y != nullptr) a.y += kFewRows * a.cols;
+    if (a.unrounded != nullptr) a.unrounded += kFewRows * a.cols;
     if (a.residual != nullptr) a.residual += kFewRows * a.cols;
   }
 }

@@ -264,7 +264,7 @@ class GemmRunner {
         b.from > 0 ? partial : nullptr};
     float sums[kTileFloats];
     Sums<T> to{partial, nullptr, nullptr, nullptr, a_.cols, before, before + rows, a_.alpha, 0, 0};
-    const bool is_put = is_last && cols == kPanel && IsClamp(a_, &to.least, &to.most);
+    const bool is_put = is_last && cols == kPanel && a_.unrounded == nullptr && IsClamp(a_, &to.least, &to.most);
     if (is_last) to.kept = is_put ? nullptr : sums;
     if (is_put) {
       to.y = a_.y + first;

@@ -37,7 +37,8 @@ struct LinearArgs {
   bool is_residual_last = false;  // added after the activation
   float alpha = 1;
   Activation activation = Activation::kNone;
-  float a = 0, b = 0;  // of the activation
+  float a = 0, b = 0;          // of the activation
+  float* unrounded = nullptr;  // [rows, cols]: where results go instead of y, if not null
 };
 
 // Whether weights are read as PackLinearWeights lays them out: only where they are transposed, and rows are more than few.

@@ -1,7 +1,7 @@
 // Linear for ONNX Runtime.
 #include "custom_ops/_runtime/op.h"
 
-#include "custom_ops/linear/kernel.h"
+#include "custom_ops/linear/packed.h"
 #include "custom_ops/linear/read.h"
 
 namespace onnxfuse {
@@ -20,15 +20,7 @@ std::vector<Dims> OutputShapes(const Node& node, const std::vector<Dims>& inputs
 template <typename T>
 void Run(const Call& call) {
   const LinearArgs<T> args = ReadLinear<T>(call);
-  const T* packed = nullptr;
-  if (LinearReadsPacked(args.rows, args.depth, args.is_transposed)) {
-    int64_t size = 0;
-    PackedLinearSize(args.depth, args.cols, &size);
-    packed = static_cast<const T*>(call.Kept(static_cast<size_t>(size) * sizeof(T), [&](void* memory) {
-      PackLinearWeights(args, static_cast<T*>(memory), call.Parallel());
-    }));
-  }
-  LinearCpu(args, packed, call.Parallel());
+  LinearCpu(args, PackedWeights(call, args), call.Parallel());
 }
 
 void Compute(const Call& call) {

@@ -26,6 +26,7 @@ class Args(ctypes.Structure):
         ("alpha", ctypes.c_float),
         ("activation", ctypes.c_int),
         *((n, ctypes.c_float) for n in ["a", "b"]),
+        ("unrounded", ctypes.c_void_p),
     ]
 
 
