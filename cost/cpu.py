@@ -21,6 +21,8 @@ THREAD_FLOPS = 200_000
 RATED_BYTES = 2**18  # that an op moves when its rate is measured, out of the level that holds them
 EXPOSED = 1.5  # what scalar work in the runtime's kernels, which go over a tensor in passes, waits for what slower memory takes beyond that
 EXPOSED_FUSED = 1.0  # and in ours
+NARROW = 96  # columns, with fewer of which our products run as those of FEW_ROWS rows do (custom_ops/linear/amx.h)
+FEW_ROWS = 64
 CROWDED = 0.25  # a cache that is this full begins to miss; filled by this much too often it misses always
 UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
 HALF_TYPES = ("float16", "bfloat16")
@@ -118,7 +120,8 @@ def product_gflops(work: Work, cpu: Cpu) -> float:
     known = _rates_by_rows(name, cpu) or ([] if work.fused else _rates_by_rows("MatMul", cpu))
     if not known or work.gemm is None or work.gemm.batch > 1:
         return cpu.gemm_gflops
-    rows = min(max(work.gemm.m, known[0][0]), known[-1][0])
+    most = FEW_ROWS if work.fused and work.gemm.n < NARROW else known[-1][0]
+    rows = min(max(work.gemm.m, known[0][0]), most)
     for (few, low), (many, high) in pairwise(known):
         if rows <= many:
             part = log(rows / few) / log(many / few)

@@ -28,6 +28,7 @@ from onnxfuse.target import Target
 Kind = tuple[Graph, Recipe]
 Place = tuple[str, str, str, str, tuple[str, ...]]
 Progress = Callable[[str, int, int], None]
+SURE_US = 2.0  # what a product must save by another operator alone: less may be an error of the model
 MOST_LOSS = 0.05  # of a model's time, at any size that a dim may take
 ELEMENTWISE, ATTENTION = "elementwise", "attention"  # kinds of rules
 PRODUCTS = ("MatMul", "Gemm", "Conv")
@@ -222,7 +223,7 @@ class Decider:
         """
         if not candidate.retargets or candidate.rule.name in self.asked or not any(n.op in PRODUCTS for n in candidate.removed):
             return False
-        return worth(candidate) <= 0 or not isinstance(self.cost.device, Cpu)
+        return worth(candidate) < SURE_US or not isinstance(self.cost.device, Cpu)
 
 
 def covered(candidate: Candidate) -> float:

@@ -17,7 +17,8 @@ inline constexpr int64_t kAmxChunk = 128;    // steps of the depth whose parts o
 inline constexpr int64_t kAmxSteps = kAmxChunk / kTileDepth;
 inline constexpr int64_t kAmxGroup = 8;          // panels
 inline constexpr int64_t kAmxRows = 16 * kSide;  // rows of x at a time
-inline constexpr int64_t kAmxLeastRows = 65;     // fewer are not worth laying out weights for
+inline constexpr int64_t kAmxLeastRows = 65;     // fewer are not worth laying out weights for,
+inline constexpr int64_t kAmxLeastCols = 96;     // nor fewer columns laying out x
 inline constexpr int64_t kAmxFloats = 1 << 22;   // of x at a time
 static_assert(kSide == kPanel);
 
@@ -114,24 +115,24 @@ bool LayOutBlock(const LinearArgs<T>& a, const LeftParts& left, int64_t block) {
   constexpr int kCount = kParts<T>;
   const int64_t first = block * kSide, rows = Least(kSide, left.rows - first), steps = CeilDiv(a.depth, kTileDepth);
   const T* x = a.x + (left.first + first) * a.depth;
-  Range seen[kSide];
-  for (int64_t i = 0; i < steps; ++i) {
-    char* to = left.At(block, i);
-    for (int64_t r = 0; r < kSide; ++r, to += kRowBytes) {
+  bool is_fit = true;
+  for (int64_t r = 0; r < kSide; ++r, x += a.depth) {
+    Range range;
+    for (int64_t i = 0; i < steps; ++i) {
+      char* to = left.At(block, i) + r * kRowBytes;
       Bits part[2][kCount];
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         const int64_t at = i * kTileDepth + half * kLanes, lanes = r < rows ? Least(kLanes, a.depth - at) : 0;
-        const Vec v = lanes > 0 ? LoadN(x + r * a.depth + at, static_cast<int>(lanes)) : Zero();
-        seen[r].See(v);
+        const Vec v = lanes > 0 ? LoadN(x + at, static_cast<int>(lanes)) : Zero();
+        range.See(v);
         Split(v, part[half]);
       }
 #pragma GCC unroll 3
       for (int p = 0; p < kCount; ++p) StoreLeft(to + 2 * p * kTileBytes, part[0][p], part[1][p]);
     }
+    is_fit = is_fit && range.IsSplittableAsOne();
   }
-  bool is_fit = true;
-  for (const Range& range : seen) is_fit = is_fit && range.IsSplittableAsOne();
   return is_fit;
 }
 

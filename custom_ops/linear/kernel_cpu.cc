@@ -25,7 +25,7 @@ void LinearCpu(const LinearArgs<T>& args, const T* packed, const ParallelFor& pa
   if (args.rows <= (args.is_transposed ? kFewRows : kFewRows / 2) || args.depth == 0)
     return FewRowsLinear(args, parallel);
 #if defined(ONNXFUSE_AMX)
-  if (args.rows >= kAmxLeastRows && AmxIsActive()) return AmxGemm(args, packed, parallel);
+  if (args.rows >= kAmxLeastRows && args.cols >= kAmxLeastCols && AmxIsActive()) return AmxGemm(args, packed, parallel);
 #endif
   Gemm(args, packed, parallel);
 }
