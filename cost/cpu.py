@@ -21,8 +21,9 @@ THREAD_FLOPS = 200_000
 RATED_BYTES = 2**18  # that an op moves when its rate is measured, out of the level that holds them
 EXPOSED = 1.5  # what scalar work in the runtime's kernels, which go over a tensor in passes, waits for what slower memory takes beyond that
 EXPOSED_FUSED = 1.0  # and in ours
-NARROW = 96  # columns, with fewer of which our products run as those of FEW_ROWS rows do (custom_ops/linear/amx.h)
-FEW_ROWS = 64
+FEW_ROWS, NARROW = 64, 96  # rows up to which, and columns below which, our products do without the AMX unit
+LAID_OUT = 4 + 3 * 6  # bytes that travel for a number whose parts are laid out for it: read, then written twice over and read
+RATED_COLUMNS = 1024  # of the products whose rates tell what the unit does
 CROWDED = 0.25  # a cache that is this full begins to miss; filled by this much too often it misses always
 UNKNOWN_NS = 1.0  # an element of an op that is in no table: its kernel is not vectorised
 HALF_TYPES = ("float16", "bfloat16")
@@ -120,13 +121,21 @@ def product_gflops(work: Work, cpu: Cpu) -> float:
     known = _rates_by_rows(name, cpu) or ([] if work.fused else _rates_by_rows("MatMul", cpu))
     if not known or work.gemm is None or work.gemm.batch > 1:
         return cpu.gemm_gflops
-    most = FEW_ROWS if work.fused and work.gemm.n < NARROW else known[-1][0]
+    most = FEW_ROWS if cpu.amx and work.fused and work.gemm.n < NARROW else known[-1][0]
     rows = min(max(work.gemm.m, known[0][0]), most)
     for (few, low), (many, high) in pairwise(known):
         if rows <= many:
             part = log(rows / few) / log(many / few)
             return exp((1 - part) * log(low) + part * log(high))
     return known[0][1]
+
+
+def _laid_out_us(work: Work, cpu: Cpu) -> float:
+    """What a product of ours on the AMX unit takes for its left side beyond what its rate has in it: more with few columns."""
+    gemm = work.gemm
+    if not (cpu.amx and work.fused and gemm) or gemm.batch > 1 or gemm.m <= FEW_ROWS or gemm.n < NARROW:
+        return 0.0
+    return memory_us(cpu, LAID_OUT * gemm.m * gemm.k, 1)[1] * (1 - gemm.n / RATED_COLUMNS)
 
 
 def _rates_by_rows(name: str, cpu: Cpu) -> list[tuple[int, float]]:
@@ -170,5 +179,5 @@ def _compute_us(work: Work, cpu: Cpu) -> float:
     measured = kernel_ns(work, cpu) if work.fused and not work.gemm_flops else None
     if measured is not None:
         return work.elements * measured / 1e3
-    products = work.gemm_flops / product_gflops(work, cpu)
+    products = work.gemm_flops / product_gflops(work, cpu) + 1e3 * _laid_out_us(work, cpu)
     return (products + sum(elements * element_ns(op, cpu, fused=work.fused) for op, elements in work.parts)) / 1e3

@@ -39,6 +39,7 @@ def detect_cpu(generic: Cpu, *, root: Path = Path("/")) -> Cpu:
         name=f"{cpu_name(root)}, {cores} cores, {simd}-bit SIMD",
         cores=cores,
         simd_bits=simd,
+        amx=has_amx,
         caches=caches(root, cores, generic.caches) or generic.caches,
         gemm_gflops=generic.gemm_gflops * wider,
         gemm_rates={op: rate * wider * (AMX.get(op, 1.0) if has_amx else 1.0) for op, rate in generic.gemm_rates.items()},

@@ -95,6 +95,7 @@ class Cpu:
     attention_efficiency: float = 0.75  # the part of gemm_gflops that the fused attention reaches
     attention_us: float = 1.0  # what laying out the work of one fused attention takes
     attention_row_us: float = 0.05  # and for each row of queries of each head
+    amx: bool = False  # whether our products of many rows are made on the AMX unit
     gemm_rates: Mapping[str, float] = field(default_factory=dict)  # GFLOP/s of products, by op or `Op/rows` of the left side
     rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, in the runtime's own kernels
     fused_rates: Mapping[str, float] = field(default_factory=dict)  # by ONNX op, as part of a fused kernel

@@ -127,8 +127,10 @@ def _convert(value: Any, hint: Any, name: str, path: Path) -> Any:
         return float(value)
     if hint is int and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    if hint is str and isinstance(value, str):
+    if hint in (str, bool) and isinstance(value, hint):
         return value
+    if hint is bool:
+        _fail(path, f"{name} must be true or false; got {value!r}")
     if isinstance(value, dict) and all(isinstance(v, (int, float)) and v > 0 for v in value.values()):
         return {key: float(v) for key, v in value.items()}
     _fail(path, f"{name} must be a positive {getattr(hint, '__name__', hint)}; got {value!r}")

@@ -115,6 +115,21 @@ def test_product_goes_by_its_rows() -> None:
     assert (product_gflops(ours, cpu), product_gflops(replace(ours, name="Other"), cpu)) == (60.0, cpu.gemm_gflops)
 
 
+def test_products_on_amx_pay_for_what_they_lay_out() -> None:
+    plain = replace(CPU, gemm_rates={"Linear/64": 60.0, "Linear/256": 120.0})
+    tiles = replace(plain, amx=True)
+
+    def compute_us(cpu: Cpu, rows: int, cols: int) -> float:
+        product = replace(work("MatMul", [(rows, 1024), (1024, cols)], [(rows, cols)], "float"), fused=True, name="Linear")
+        return cpu_time(product, cpu, threads=1).compute_us
+
+    assert compute_us(tiles, 256, 1024) == compute_us(plain, 256, 1024)
+    assert compute_us(tiles, 256, 128) > compute_us(plain, 256, 128)
+    assert compute_us(tiles, 256, 2048) < compute_us(plain, 256, 2048)
+    assert compute_us(tiles, 64, 128) == compute_us(plain, 64, 128)
+    assert compute_us(tiles, 256, 64) == pytest.approx(2 * compute_us(plain, 256, 64))  # at the rate of few rows
+
+
 def test_single_row_waits_for_its_weights() -> None:
     assert cpu_time(work("MatMul", [(1, 4096), (4096, 4096)], [(1, 4096)], "float"), CPU, threads=1).limiter == "memory (DRAM)"
 

@@ -248,6 +248,17 @@ def test_products_of_many_rows_are_faster_with_amx(tmp_path: Path) -> None:
     plain, tiles = found["plain"], found["tiles"]
     assert plain.gemm_rates["Linear/256"] < plain.gemm_rates["MatMul/256"] < tiles.gemm_rates["Linear/256"]
     assert plain.gemm_rates["Linear/8"] == tiles.gemm_rates["Linear/8"]
+    assert (plain.amx, tiles.amx) == (False, True)
+
+
+def test_whether_there_is_amx_is_kept_in_a_profile(folder: Path) -> None:
+    path = folder / f"{CALIBRATED}.toml"
+    path.write_text(to_toml(dataclasses.replace(generic_cpu(), amx=True)))
+    found = find("auto")
+    assert isinstance(found, Cpu) and found.amx
+    path.write_text(path.read_text().replace("amx = true", "amx = 1"))
+    with pytest.raises(UsageError, match="amx must be true or false; got 1"):
+        find("auto")
 
 
 def test_quota_of_the_cgroup_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
