@@ -1,7 +1,4 @@
-"""f(alpha x w + bias + residual), or f(alpha x w + bias) + residual -> Linear(x, w, bias, residual): one pass behind the product.
-
-The product alone, where Linear is faster than the runtime's own: on a processor with AMX, for many rows.
-"""
+"""f(alpha x w + bias + residual), or f(alpha x w + bias) + residual -> Linear(x, w, bias, residual): one pass behind the product."""
 
 import math
 from typing import Any
@@ -12,7 +9,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnxfuse.custom_ops.linear.op import LINEAR
 from onnxfuse.folding import constant_array
 from onnxfuse.graph import Value, constant_value
-from onnxfuse.layout import Layout, identity, reshape, transpose
+from onnxfuse.layout import Layout, identity, reshape
+from onnxfuse.matmul import held_weights, shown
 from onnxfuse.pattern import Call, Pattern, Scalar, Var, either, op, optional
 from onnxfuse.rule import Decline, Match, NewConstant, Rule, weight
 
@@ -38,7 +36,7 @@ def activated(v: Pattern) -> Pattern:
 
 
 def build(match: Match) -> Call:
-    held, is_transposed = _weights(match)
+    held, is_transposed = held_weights(match, w)
     weights: Weight = held
     columns = held.shape[0 if is_transposed else 1] if held.shape else 0
     shift = weight(match, bias, (columns,)) if match.has(bias) else None
@@ -80,27 +78,8 @@ def _clip(match: Match) -> dict[str, Any]:
 def _residual(match: Match) -> Value | None:
     added = next((match.value(hole) for hole in (residual, last) if match.has(hole)), None)
     if added is not None and (added.shape is None or added.shape != match.root.shape):
-        raise Decline(f"residual must have the shape of the result; they are {_shown(added)} and {_shown(match.root)}")
+        raise Decline(f"residual must have the shape of the result; they are {shown(added)} and {shown(match.root)}")
     return added
-
-
-def _weights(match: Match) -> tuple[Value, bool]:
-    """The weights as the graph holds them, and whether the product reads their transpose."""
-    term = match.term(w)
-    is_transposed = term.op == "View" and _is_turned(term.attributes["layout"]) and _constant(match, term) is None
-    held = _constant(match, term.args[0] if is_transposed else term)
-    found, is_transposed = (held, is_transposed) if held is not None else (match.value(w), False)
-    if found.rank != 2:
-        raise Decline(f"w must have rank 2; '{found.name}' is {_shown(found)}")
-    return found, is_transposed
-
-
-def _constant(match: Match, term: Any) -> Value | None:
-    return next((v for v in match.view.values.get(term, ()) if v.is_constant and v.dtype == match.root.dtype), None)
-
-
-def _is_turned(seen: Layout) -> bool:
-    return len(seen.base) == 2 and seen == transpose(identity(seen.base), (1, 0))
 
 
 def _scales(match: Match, columns: Any) -> Any:
@@ -135,10 +114,6 @@ def _rows(match: Match) -> Value:
 def _is_regrouped(seen: Layout) -> bool:
     """Whether a view only merges or parts axes before the last."""
     return seen.shape[-1] == seen.base[-1] and seen == reshape(identity(seen.base), seen.shape)
-
-
-def _shown(value: Value) -> str:
-    return "of unknown rank" if value.shape is None else "[" + ",".join(map(str, value.shape)) + "]"
 
 
 W = "float[3,4] w = {1, -2, 3, -4, 5, -6, 7, -8, 9, 0.5, 0.25, 0}"
@@ -203,22 +178,5 @@ RESIDUAL = Rule(
         g (float[6,3] x, float[3,2,4] r) => (float[3,2,4] y) <{W}, {B}, int64[3] all = {{3, 2, 4}}> {{
             m = Gemm(x, w, b)  z = Reshape(m, all)  y = Add(r, z)
         }}""",
-    },
-)
-ALONE = Rule(
-    before=product,
-    after=build,
-    kind="matmul",
-    targets=("onnxfuse",),
-    levels=("cost",),
-    retargets=True,
-    fires_on=[
-        f"g (float[n,s,3] x) => (float[n,s,4] y) <{W}, {B}> {{ m = MatMul(x, w)  y = Add(b, m) }}",
-        f"g (float[n,3] x) => (float[n,4] y) <{W}, {B}> {{ y = Gemm <alpha = 0.5> (x, w, b) }}",
-        f"g (float[n,s,3] x) => (float[n,s,4] y) <{W}> {{ y = MatMul(x, w) }}",
-    ],
-    declines={
-        "w must have rank 2; 'w' is [1,3,2]": """
-        g (float[1,5,3] x) => (float[1,5,2] y) <float[1,3,2] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }""",
     },
 )

@@ -96,7 +96,30 @@ def test_sums_are_as_exact_as_those_of_floats(kernels: Kernels, transposed: bool
     assert_as_exact_as_float(run(kernels, case), case)
 
 
-@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, 3.3e38, -1.8e38, 1e-30, 1e-42, 0.0])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        *((2.0**126 * 1.999999, 1.9999999), (1.9999999 * 2.0**63, 2.0**64)),  # just below what overflows
+        *((1.2345678e-17, 1.7654321e-18), (9e-20, 9e-20), (1.2345678e-9, 1.7654321e-9)),  # small products
+        *((1.2345678e9, 1.7654321e9), (3e-10, 4e9), (1e10, 1.7654321e-10)),
+    ],
+)
+def test_products_at_the_ends_of_the_range(kernels: Kernels, a: float, b: float) -> None:
+    x, weight = np.full((70, 1), a, np.float32), np.full((1, 97), b, np.float32)
+    assert_as_exact_as_float(run(kernels, Case(x, weight)), Case(x, weight))
+    mixed = Case(np.hstack([np.ones_like(x), x]), np.vstack([np.zeros_like(weight), weight]))
+    if abs(a * b) > 1e-20:  # beside a larger number that takes no part
+        assert_as_exact_as_float(run(kernels, mixed), mixed)
+
+
+@pytest.mark.parametrize(("tiny", "huge"), [(1.2345678e-36, 1.7654321e36), (1e-38, 1.7654321e36), (1.2345678e-30, 4e9)])
+def test_tiny_times_huge_beside_a_larger_number(kernels: Kernels, tiny: float, huge: float) -> None:
+    x, weight = np.tile(np.array([[1, tiny]], np.float32), (70, 1)), np.tile(np.array([[0], [huge]], np.float32), (1, 97))
+    y, want = run(kernels, Case(x, weight)), reference(Case(x, weight))
+    assert (np.abs(y - want) <= 2 * STEP * np.abs(want) + 2 * 2.0**-93).all()
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, 3.3e38, -1.8e38, 1e12, 1e-12, 1e-30, 1e-42, 0.0])
 def test_rows_and_columns_of_unusual_numbers(kernels: Kernels, number: float) -> None:
     is_huge = 1e38 < abs(number) < np.inf
     for rows, at in ((70, 3), (577, 560)):
