@@ -208,9 +208,11 @@ class Decider:
     def _find(self, view: View, rules: Sequence[Rule], target: Target) -> None:
         pricer = self.pricers[view.graph] = self.ranges.pricer(view.graph)
         self.recipes.merged.update((node, group) for group in pricer.merged(view.graph, self.recipes) for node in group)
+        quiet = {r.name for r in rules if r.levels and r.name not in self.asked}  # of interest only where they pay
         for item in candidates(view, rules, target):
             if isinstance(item, Decision):
-                self.declined.append(item)
+                if item.rule not in quiet:
+                    self.declined.append(item)
             elif replaces_enough(item):
                 priced = item.priced(pricer.price(self.recipes.of(item)))
                 if not self._is_idle(priced):
