@@ -49,7 +49,10 @@ def tables() -> dict[str, Any]:
     constants = {
         **_upper(roofline, "OVERLAP LATENCY_NS LOADS_IN_FLIGHT TRANSACTION SM_BYTES_PER_CLOCK L2_KEEPS"),
         **_upper(gemm, "TILE_ROWS TILE_COLUMNS SHARED_TILE SPLIT LOCKSTEP FULL_RATE"),
-        **_upper(cpu, "THREAD_BYTES THREAD_FLOPS CROWDED RATED_BYTES EXPOSED EXPOSED_FUSED UNKNOWN_NS HALF_TYPES"),
+        **_upper(
+            cpu,
+            "THREAD_BYTES THREAD_FLOPS CROWDED RATED_BYTES EXPOSED EXPOSED_FUSED FEW_ROWS NARROW LAID_OUT RATED_COLUMNS UNKNOWN_NS HALF_TYPES",
+        ),
         **_upper(occupancy, "MAX_REGISTERS TWO_BARRIER_SETS"),
         **_upper(budgets, "MAX_NODES MAX_OPERANDS"),
         "MARGIN": model.MARGIN,

@@ -256,7 +256,8 @@ function makeCost(tables) {
     let known = ratesByRows(name, cpu);
     if (!known.length && !work.fused) known = ratesByRows("MatMul", cpu);
     if (!known.length || !work.gemm || work.gemm.batch > 1) return cpu.gemm_gflops;
-    const rows = Math.min(Math.max(work.gemm.m, known[0][0]), known[known.length - 1][0]);
+    const most = cpu.amx && work.fused && work.gemm.n < K.NARROW ? K.FEW_ROWS : known[known.length - 1][0];
+    const rows = Math.min(Math.max(work.gemm.m, known[0][0]), most);
     for (let i = 0; i + 1 < known.length; i++) {
       const [few, low] = known[i], [many, high] = known[i + 1];
       if (rows > many) continue;
@@ -266,13 +267,20 @@ function makeCost(tables) {
     return known[0][1];
   }
 
+  // What laying out the left side for the AMX unit takes beyond what the rate has in it.
+  function laidOutUs(work, cpu) {
+    const gemm = work.gemm;
+    if (!cpu.amx || !work.fused || !gemm || gemm.batch > 1 || gemm.m <= K.FEW_ROWS || gemm.n < K.NARROW) return 0;
+    return cpuMemoryUs(cpu, K.LAID_OUT * gemm.m * gemm.k, 1)[1] * (1 - gemm.n / K.RATED_COLUMNS);
+  }
+
   function computeUs(work, cpu) {
     if (work.kind === "attention" && work.fused) {
       return work.gemm_flops / (cpu.gemm_gflops * cpu.attention_efficiency) / 1e3 + work.rows * cpu.attention_row_us;
     }
     const measured = work.fused && !work.gemm_flops ? kernelNs(work, cpu) : null;
     if (measured !== null) return (work.elements * measured) / 1e3;
-    const products = work.gemm_flops ? work.gemm_flops / productGflops(work, cpu) : 0;
+    const products = work.gemm_flops ? work.gemm_flops / productGflops(work, cpu) + 1e3 * laidOutUs(work, cpu) : 0;
     return (products + sum(work.parts.map(([op, elements]) => elements * elementNs(op, cpu, work.fused)))) / 1e3;
   }
 
