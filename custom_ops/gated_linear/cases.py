@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 # Rows, depth, columns of y: empty, one, and around the vector widths and the blocks of 4 rows; more rows than go in turn.
 SIZES = [
     *((0, 3, 4), (2, 0, 5), (3, 5, 0), (1, 1, 1), (1, 7, 3), (2, 17, 33), (3, 16, 64), (5, 33, 15)),
-    *((4, 8, 7), (8, 16, 32), (13, 17, 33), (9, 129, 66), (7, 530, 20), (70, 12, 9), (600, 6, 5), (260, 4, 8200)),
+    *((4, 8, 7), (8, 16, 32), (13, 17, 33), (9, 129, 66), (7, 530, 20), (70, 12, 9), (600, 6, 60), (100, 40, 50), (260, 4, 8200)),
 ]
 ACTIVATIONS: list[Mapping[str, Attribute]] = [
     *({"activation": name} for name in ("silu", "gelu", "gelu_tanh", "sigmoid", "relu")),

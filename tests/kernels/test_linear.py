@@ -23,9 +23,9 @@ SIZES = [
     *((23, 129, 97), (25, 257, 31), (49, 255, 64), (25, 300, 500), (47, 301, 450), (49, 270, 500), (295, 260, 513), (30, 4096, 33)),
     *((16, 48, 3089), (5, 40, 3500)),
     # Blocks of 32 rows, of which 16 or fewer are one tile, steps of 32, chunks of 128, panels of 32 and groups of 8 of them,
-    # rows that go in turn (512): the AMX unit's, which takes more than 64.
-    *((64, 40, 40), (65, 31, 31), (80, 32, 32), (81, 33, 33), (96, 127, 65), (97, 128, 256), (112, 129, 257), (128, 160, 300), (70, 4, 40)),
-    *((513, 20, 34), (530, 130, 3)),
+    # rows that go in turn (512): the AMX unit's, which takes more than 64 rows of at least 96 columns.
+    *((64, 40, 96), (65, 31, 95), (65, 31, 96), (80, 32, 97), (81, 33, 127), (96, 127, 129), (97, 128, 256), (112, 129, 257)),
+    *((128, 160, 300), (70, 4, 100), (513, 20, 98), (530, 130, 96), (1100, 3, 160), (65, 0, 96), (65, 1, 96)),
 ]
 NUMBERS = {"leaky_relu": (0.2, 0.0), "clip": (-0.5, 0.75), "silu": (1.702, 0.0), "hard_sigmoid": (0.2, 0.5)}
 STEP = 2.0**-23  # of a float at 1
@@ -57,8 +57,13 @@ def test_every_size(kernels: Kernels, kind: str, transposed: bool) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_activation(kernels: Kernels, activation: str) -> None:
     a, b = NUMBERS.get(activation, (0.0, 0.0))
-    for last, rows, given in ((False, 3, ("bias",)), (True, 14, ("bias", "residual")), (False, 9, ("residual",))):
-        case = random_case(rows, (rows, 21, 35), np.float32, *given, activation=activation, a=a, b=b, is_residual_last=last, alpha=1.5)
+    for last, rows, given in (
+        (False, 3, ("bias",)),
+        (True, 14, ("bias", "residual")),
+        (False, 9, ("residual",)),
+        (True, 70, ("bias", "residual")),
+    ):
+        case = random_case(rows, (rows, 21, 100), np.float32, *given, activation=activation, a=a, b=b, is_residual_last=last, alpha=1.5)
         assert_right(run(kernels, case), case)
 
 
@@ -66,7 +71,7 @@ def test_every_activation(kernels: Kernels, activation: str) -> None:
 def test_special_numbers_come_out_as_they_must(kernels: Kernels, activation: str) -> None:
     a, b = NUMBERS.get(activation, (0.0, 0.0))
     for rows in (2, 13, 70):
-        case = random_case(rows, (rows, 5, 20), np.float32, activation=activation, a=a, b=b)
+        case = random_case(rows, (rows, 5, 100), np.float32, activation=activation, a=a, b=b)
         case.weight[:] = np.abs(case.weight)
         case.x[0, 0], case.x[1, 1] = np.nan, 1e-42
         case.x[-1] = np.inf
@@ -87,12 +92,12 @@ def assert_as_exact_as_float(got: Array, case: Case) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_sums_are_as_exact_as_those_of_floats(kernels: Kernels, transposed: bool) -> None:
     rng = np.random.default_rng(5)
-    for rows, depth, cols in ((6, 40, 50), (70, 1, 33), (90, 300, 70), (545, 130, 40)):
+    for rows, depth, cols in ((6, 40, 50), (70, 1, 97), (90, 300, 110), (545, 130, 100)):
         x, weight = (rng.standard_normal(shape) * 2.0 ** rng.integers(-25, 25, shape) for shape in ((rows, depth), (depth, cols)))
         case = Case(x.astype(np.float32), weight.astype(np.float32), is_transposed=transposed)
         assert_as_exact_as_float(run(kernels, case), case)
     full = np.float32(2 - STEP)  # all bits set
-    case = Case(np.full((70, 500), full), np.full((500, 40), full), is_transposed=transposed)
+    case = Case(np.full((70, 500), full), np.full((500, 100), full), is_transposed=transposed)
     assert_as_exact_as_float(run(kernels, case), case)
 
 
@@ -124,12 +129,12 @@ def test_rows_and_columns_of_unusual_numbers(kernels: Kernels, number: float) ->
     is_huge = 1e38 < abs(number) < np.inf
     for rows, at in ((70, 3), (577, 560)):
         x, weight = np.random.default_rng(rows).uniform(-0.9, 0.9, (2, 600, 150)).astype(np.float32)
-        usual = Case(x[:rows], weight[:70].T.copy())
+        usual = Case(x[:rows], weight[:110].T.copy())
         row, column = replace(usual, x=usual.x.copy()), replace(usual, weight=usual.weight.copy())
         line = np.zeros(150, np.float32) if is_huge else np.full(150, number, np.float32)
         line[7] = number  # alone where sums of such numbers are none
         row.x[at], column.weight[:, 33] = line, line
-        residual = np.random.default_rng(1).standard_normal((rows, 70)).astype(np.float32)
+        residual = np.random.default_rng(1).standard_normal((rows, 110)).astype(np.float32)
         for case in (row, column):
             y = run(kernels, case)
             assert_as_exact_as_float(y, case)
@@ -138,7 +143,7 @@ def test_rows_and_columns_of_unusual_numbers(kernels: Kernels, number: float) ->
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_threads_share_rows_and_columns(kernels: Kernels, kind: str) -> None:
-    for size in ((3, 40, 700), (9, 40, 20), (150, 20, 40), (1300, 5, 17), (40, 600, 300)):
+    for size in ((3, 40, 700), (9, 40, 20), (150, 20, 40), (1300, 5, 17), (40, 600, 300), (150, 200, 300), (1100, 40, 100)):
         case = random_case(1, size, TYPES[kind][1], "bias", "residual", activation="gelu")
         alone = run(kernels, case)
         assert_right(alone, case)
@@ -146,9 +151,9 @@ def test_threads_share_rows_and_columns(kernels: Kernels, kind: str) -> None:
 
 
 def test_result_may_lie_over_the_residual(kernels: Kernels) -> None:
-    for rows in (5, 40):
+    for rows in (5, 40, 80):
         for last in (False, True):
-            case = random_case(rows, (rows, 30, 70), np.float32, "bias", "residual", activation="silu", a=1.0, is_residual_last=last)
+            case = random_case(rows, (rows, 30, 110), np.float32, "bias", "residual", activation="silu", a=1.0, is_residual_last=last)
             np.testing.assert_array_equal(run(kernels, case, over_residual=True), run(kernels, case))
 
 
