@@ -16,7 +16,7 @@
 //
 // (ONNXFUSE_DISPATCH for a function that is no template.) The macros stand outside any namespace; kernels return void.
 // The public function runs the best build that the machine and its system can run. The environment variable
-// ONNXFUSE_ISA=baseline|avx2|avx512, read once, lowers that; tests use ForceIsa.
+// ONNXFUSE_ISA=baseline|avx2|avx512|amx, read once, lowers that; tests use ForceIsa.
 //
 // Keep to your own namespace in a kernel_cpu.cc: no std:: containers, no std::max and the like, whose code would be
 // emitted with wide instructions under a name that the rest of the library shares (tests/kernels checks the objects).

@@ -254,18 +254,14 @@ void MultiplyParts(const LinearArgs<T>& a, const Weights<T>& weights, const Left
   parallel(groups * cuts, products / (3 * kProductsPerNs) / static_cast<double>(cuts), [&](int64_t begin, int64_t end) {
     const TileRegisters registers;
     AmxRunner<T> runner(a, weights, left);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t panel = i / cuts * group, cut = i % cuts, next = i + 1 < end ? (i + 1) / cuts * group : panels;
-      runner.Run(panel, Least(panel + group, panels), blocks * cut / cuts, blocks * (cut + 1) / cuts, next);
-    }
+    RunInTurn(begin, end, {panels, group, blocks, cuts}, runner);
   });
 }
 
 // weights: packed, or where they lie. Rows that have no parts, of infinities for example, are left to Gemm.
 template <typename T>
 void AmxGemm(const LinearArgs<T>& a, const T* packed, const ParallelFor& parallel) {
-  const Weights<T> weights = packed != nullptr ? Weights<T>{packed, kPanel, kPanel * a.depth, true}
-                                               : Weights<T>{a.weight, a.cols, kPanel, false};
+  const Weights<T> weights = WeightsOf(a, packed);
   const int64_t steps = CeilDiv(a.depth, kAmxChunk) * kAmxSteps;
   const int64_t most = Most(1, Least(kAmxRows, kAmxFloats / (steps * kTileDepth)) / kSide) * kSide;
   const int64_t count = Least(most, CeilDiv(a.rows, kSide) * kSide);
@@ -284,13 +280,7 @@ void AmxGemm(const LinearArgs<T>& a, const T* packed, const ParallelFor& paralle
       MultiplyParts(a, weights, left, parallel);
       continue;
     }
-    LinearArgs<T> some = a;
-    some.rows = left.rows;
-    some.x += first * a.depth;
-    if (some.y != nullptr) some.y += first * a.cols;
-    if (some.unrounded != nullptr) some.unrounded += first * a.cols;
-    if (some.residual != nullptr) some.residual += first * a.cols;
-    Gemm(some, packed, parallel);
+    Gemm(RowsOf(a, first, left.rows), packed, parallel);
   }
 }
 

@@ -123,20 +123,16 @@ void FewRowsOf(const LinearArgs<T>& a, const ParallelFor& parallel) {
 }
 
 template <typename T>
-void FewRowsLinear(LinearArgs<T> a, const ParallelFor& parallel) {
-  for (int64_t left = a.rows; left > 0; left -= kFewRows) {
-    a.rows = Least(left, kFewRows);
-    if (a.rows == 1) {
-      FewRowsOf<1>(a, parallel);
-    } else if (a.rows <= 4) {
-      FewRowsOf<4>(a, parallel);
+void FewRowsLinear(const LinearArgs<T>& a, const ParallelFor& parallel) {
+  for (int64_t first = 0; first < a.rows; first += kFewRows) {
+    const LinearArgs<T> some = RowsOf(a, first, Least(kFewRows, a.rows - first));
+    if (some.rows == 1) {
+      FewRowsOf<1>(some, parallel);
+    } else if (some.rows <= 4) {
+      FewRowsOf<4>(some, parallel);
     } else {
-      FewRowsOf<8>(a, parallel);
+      FewRowsOf<8>(some, parallel);
     }
-    a.x += kFewRows * a.depth;
-    if (a.y != nullptr) a.y += kFewRows * a.cols;
-    if (a.unrounded != nullptr) a.unrounded += kFewRows * a.cols;
-    if (a.residual != nullptr) a.residual += kFewRows * a.cols;
   }
 }
 

@@ -36,6 +36,13 @@ struct Weights {
   bool is_packed;
 };
 
+// packed: null where they are read where they lie.
+template <typename T>
+ONNXFUSE_INLINE Weights<T> WeightsOf(const LinearArgs<T>& a, const T* packed) {
+  if (packed != nullptr) return {packed, kPanel, kPanel * a.depth, true};
+  return {a.weight, a.cols, kPanel, false};
+}
+
 template <typename T>
 ONNXFUSE_INLINE bool IsNear(const LinearArgs<T>& a) {
   return a.depth * a.cols * static_cast<int64_t>(sizeof(T)) <= kNearBytes;
@@ -321,6 +328,21 @@ void CopyTiles(const LinearArgs<T>& a, const Rows& rows, float* copied, const Pa
   });
 }
 
+// How a product is cut: groups of panels, and each into so many cuts of its tiles of rows.
+struct Cuts {
+  int64_t panels, group, tiles, cuts;
+};
+
+// Runs [begin, end) of all of them.
+template <typename Runner>
+ONNXFUSE_INLINE void RunInTurn(int64_t begin, int64_t end, const Cuts& c, Runner& runner) {
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t panel = i / c.cuts * c.group, cut = i % c.cuts;
+    const int64_t next = i + 1 < end ? (i + 1) / c.cuts * c.group : c.panels;
+    runner.Run(panel, Least(panel + c.group, c.panels), c.tiles * cut / c.cuts, c.tiles * (cut + 1) / c.cuts, next);
+  }
+}
+
 // All panels of some rows. Work is cut by panels, so that a thread reads few weights, and by rows where there are
 // more than go in turn, or too few panels for all threads.
 template <typename T>
@@ -336,10 +358,7 @@ void MultiplyRows(const LinearArgs<T>& a, const Weights<T>& weights, const Rows&
   const double products = static_cast<double>(rows.tiles.First(tiles) * a.depth * Least(group * kPanel, a.cols));
   parallel(groups * cuts, products / kProductsPerNs / static_cast<double>(cuts), [&](int64_t begin, int64_t end) {
     GemmRunner<T> runner(a, weights, rows, is_few);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t panel = i / cuts * group, cut = i % cuts, next = i + 1 < end ? (i + 1) / cuts * group : panels;
-      runner.Run(panel, Least(panel + group, panels), tiles * cut / cuts, tiles * (cut + 1) / cuts, next);
-    }
+    RunInTurn(begin, end, {panels, group, tiles, cuts}, runner);
   });
 }
 
@@ -348,8 +367,7 @@ void MultiplyRows(const LinearArgs<T>& a, const Weights<T>& weights, const Rows&
 // where they lie.
 template <typename T>
 void Gemm(const LinearArgs<T>& a, const T* packed, const ParallelFor& parallel) {
-  const Weights<T> weights = packed != nullptr ? Weights<T>{packed, kPanel, kPanel * a.depth, true}
-                                               : Weights<T>{a.weight, a.cols, kPanel, false};
+  const Weights<T> weights = WeightsOf(a, packed);
   if constexpr (sizeof(T) == sizeof(float)) {
     if (!IsFew(a, a.rows) && a.depth % kSameSet != 0)
       return MultiplyRows(a, weights, Rows{a.x, a.depth, 0, Tiles(a.rows), false}, parallel);

@@ -15,6 +15,17 @@ ONNXFUSE_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 ONNXFUSE_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 ONNXFUSE_INLINE int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Rows [first, first + count) of a product.
+template <typename T>
+ONNXFUSE_INLINE LinearArgs<T> RowsOf(LinearArgs<T> a, int64_t first, int64_t count) {
+  a.rows = count;
+  a.x += first * a.depth;
+  if (a.y != nullptr) a.y += first * a.cols;
+  if (a.unrounded != nullptr) a.unrounded += first * a.cols;
+  if (a.residual != nullptr) a.residual += first * a.cols;
+  return a;
+}
+
 // packed[i * kWidth + r] = from[r * stride + i] for i < depth; 0 for rows r in [rows, kWidth).
 template <int kWidth, typename T>
 ONNXFUSE_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t depth, T* packed) {
