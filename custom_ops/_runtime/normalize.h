@@ -23,19 +23,29 @@ struct NormOperands {
   T* sum;           // [rows, cols]
 };
 
-// The sum of value(i, lanes) over a row; lanes past its end must come as 0. Four chains, for speed and for accuracy.
-template <typename Value>
-ONNXFUSE_INLINE float RowSum(int64_t cols, Value&& value) {
-  Vec a = Zero(), b = Zero(), c = Zero(), d = Zero();
+// kSums sums over a row: add(i, lanes, sums) adds elements from i on, of which those past the end of the row must come as
+// 0. Four chains of each, for speed and for accuracy.
+template <int kSums, typename Add>
+ONNXFUSE_INLINE void RowSums(int64_t cols, float (&total)[kSums], Add&& add) {
+  Vec a[kSums], b[kSums], c[kSums], d[kSums];
+  for (int k = 0; k < kSums; ++k) a[k] = b[k] = c[k] = d[k] = Zero();
   int64_t i = 0;
   for (; i + 4 * kLanes <= cols; i += 4 * kLanes) {
-    a = a + value(i, kLanes);
-    b = b + value(i + kLanes, kLanes);
-    c = c + value(i + 2 * kLanes, kLanes);
-    d = d + value(i + 3 * kLanes, kLanes);
+    add(i, kLanes, a);
+    add(i + kLanes, kLanes, b);
+    add(i + 2 * kLanes, kLanes, c);
+    add(i + 3 * kLanes, kLanes, d);
   }
-  ForEachVec(cols - i, [&](int64_t j, int lanes) { a = a + value(i + j, lanes); });
-  return ReduceSum((a + b) + (c + d));
+  ForEachVec(cols - i, [&](int64_t j, int lanes) { add(i + j, lanes, a); });
+  for (int k = 0; k < kSums; ++k) total[k] = ReduceSum((a[k] + b[k]) + (c[k] + d[k]));
+}
+
+// The sum of value(i, lanes) over a row.
+template <typename Value>
+ONNXFUSE_INLINE float RowSum(int64_t cols, Value&& value) {
+  float total[1];
+  RowSums(cols, total, [&](int64_t i, int lanes, Vec (&sum)[1]) { sum[0] = sum[0] + value(i, lanes); });
+  return total[0];
 }
 
 // A row normalised is (v - mean) * factor + shift.
@@ -45,28 +55,28 @@ struct RowStatistics {
   Vec shift;
 };
 
-// The mean of some elements, to twice float's precision, and the sum of squares of their differences from it.
+// The mean of some elements, what its rounding leaves over, and the sum of squares of their differences from both.
 struct Moments {
-  double mean;
-  double squares;
+  float mean;
+  float rest;
+  float squares;
 };
 
 // Of elements [begin, begin + count); first(i, lanes) is called once for each, then again(i, lanes).
 template <typename First, typename Again>
 ONNXFUSE_INLINE Moments MomentsOf(int64_t begin, int64_t count, First&& first, Again&& again) {
-  const float size = static_cast<float>(count);
-  const float rounded = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) / size;
-  const Vec mean = Set(rounded);
-  Vec rest = Zero();
-  const float squares = RowSum(count, [&](int64_t i, int lanes) {
-    Vec difference = again(begin + i, lanes) - mean;
+  const float size = static_cast<float>(count), inverse = 1.0f / size;
+  const float mean = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) * inverse;
+  const Vec about = Set(mean);
+  float sums[2];  // of differences, and of their squares
+  RowSums(count, sums, [&](int64_t i, int lanes, Vec (&sum)[2]) {
+    Vec difference = again(begin + i, lanes) - about;
     if (lanes < kLanes) difference = Select(FirstMask(lanes), difference, Zero());
-    rest = rest + difference;
-    return difference * difference;
+    sum[0] = sum[0] + difference;
+    sum[1] = Fma(difference, difference, sum[1]);
   });
-  const float correction = ReduceSum(rest) / size;
-  const float about_mean = squares - correction * correction * size;
-  return {static_cast<double>(rounded) + static_cast<double>(correction), about_mean < 0.0f ? 0.0f : about_mean};
+  const float rest = sums[0] * inverse, squares = sums[1] - rest * rest * size;
+  return {mean, rest, squares < 0.0f ? 0.0f : squares};
 }
 
 inline constexpr int64_t kPart = 4096;  // elements that are still in L1 when they are read again
@@ -74,34 +84,35 @@ inline constexpr int64_t kPart = 4096;  // elements that are still in L1 when th
 // Of a row in parts, so that a long one is read once from further away: the moments of two sets give those of both.
 template <typename First, typename Again>
 ONNXFUSE_INLINE Moments MomentsOfRow(int64_t cols, First&& first, Again&& again) {
-  Moments all = MomentsOf(0, cols < kPart ? cols : kPart, first, again);
+  const Moments start = MomentsOf(0, cols < kPart ? cols : kPart, first, again);
+  if (cols <= kPart) return start;
+  double mean = static_cast<double>(start.mean) + static_cast<double>(start.rest), squares = start.squares;
   for (int64_t begin = kPart; begin < cols; begin += kPart) {
     const int64_t count = cols - begin < kPart ? cols - begin : kPart;
     const Moments part = MomentsOf(begin, count, first, again);
     const double share = static_cast<double>(count) / static_cast<double>(begin + count);
-    const double apart = part.mean - all.mean;
-    all.mean += apart * share;
-    all.squares += part.squares + apart * apart * share * static_cast<double>(begin);
+    const double apart = static_cast<double>(part.mean) + static_cast<double>(part.rest) - mean;
+    mean += apart * share;
+    squares += part.squares + apart * apart * share * static_cast<double>(begin);
   }
-  return all;
+  const float rounded = static_cast<float>(mean);
+  return {rounded, static_cast<float>(mean - static_cast<double>(rounded)), static_cast<float>(squares)};
 }
 
 // first(i, lanes) gives each element when it is first read, again(i, lanes) later.
 template <bool kTakesMean, typename First, typename Again>
 ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, First&& first, Again&& again) {
-  const float count = static_cast<float>(cols);
+  const float inverse = 1.0f / static_cast<float>(cols);
   if (!kTakesMean) {
     const float squares = RowSum(cols, [&](int64_t i, int lanes) {
       const Vec v = first(i, lanes);
       return v * v;
     });
-    return {Zero(), Rsqrt(Set(squares / count + epsilon)), Zero()};
+    return {Zero(), Set(Rsqrt(squares * inverse + epsilon)), Zero()};
   }
   const Moments moments = MomentsOfRow(cols, first, again);
-  const float mean = static_cast<float>(moments.mean),
-              rest = static_cast<float>(moments.mean - static_cast<double>(mean));
-  const Vec factor = Rsqrt(Set(static_cast<float>(moments.squares) / count + epsilon));
-  return {Set(mean), factor, Set(-rest) * factor};
+  const float factor = Rsqrt(moments.squares * inverse + epsilon);
+  return {Set(moments.mean), Set(factor), Set(-moments.rest * factor)};
 }
 
 // Where reading an element again is reading it as before.
@@ -111,8 +122,12 @@ ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, Value&& va
 }
 
 // x + skip + x_bias of one row, of what there is of it.
-template <typename T>
+template <bool kIsFirst, typename T>
 ONNXFUSE_INLINE Vec Summed(const NormOperands<T>& t, int64_t at, int64_t i, int lanes) {
+  if (kIsFirst) {
+    FetchToRead(t.x + at + i);
+    if (t.skip != nullptr) FetchToRead(t.skip + at + i);
+  }
   Vec v = LoadN(t.x + at + i, lanes);
   if (t.skip != nullptr) v = v + LoadN(t.skip + at + i, lanes);
   if (t.x_bias != nullptr) v = v + LoadN(t.x_bias + i, lanes);
@@ -129,13 +144,14 @@ ONNXFUSE_INLINE void WriteRow(const NormOperands<T>& t, int64_t at, int64_t cols
     if (t.bias != nullptr) y = y + LoadN(t.bias + i, lanes);
     if (kStoresSum && t.sum != nullptr) StoreN(t.sum + at + i, v, lanes);
     StoreN(t.y + at + i, y, lanes);
+    FetchToWrite(t.y + at + i);
   });
 }
 
 template <bool kTakesMean, typename T>
 ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t cols, float epsilon) {
   const int64_t at = row * cols;
-  auto summed = [&](int64_t i, int lanes) { return Summed(t, at, i, lanes); };
+  auto first = [&](int64_t i, int lanes) { return Summed<true>(t, at, i, lanes); };
   if constexpr (sizeof(T) == sizeof(float)) {
     // A sum is made once and read again from an output, which keeps it as it is.
     if (t.skip != nullptr) {
@@ -144,7 +160,7 @@ ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t
       const RowStatistics statistics = Statistics<kTakesMean>(
           cols, epsilon,
           [&](int64_t i, int lanes) {
-            const Vec v = summed(i, lanes);
+            const Vec v = first(i, lanes);
             StoreN(kept + i, v, lanes);
             return v;
           },
@@ -152,7 +168,8 @@ ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t
       return WriteRow<false>(t, at, cols, statistics, again);
     }
   }
-  WriteRow<true>(t, at, cols, Statistics<kTakesMean>(cols, epsilon, summed), summed);
+  auto again = [&](int64_t i, int lanes) { return Summed<false>(t, at, i, lanes); };
+  WriteRow<true>(t, at, cols, Statistics<kTakesMean>(cols, epsilon, first, again), again);
 }
 
 // kTakesMean: LayerNorm, else RMSNorm.
@@ -161,7 +178,8 @@ ONNXFUSE_INLINE void NormalizeRows(const NormOperands<T>& operands, int64_t rows
                                    const ParallelFor& parallel) {
   constexpr double kNanosecondsPerElement = 0.5;
   parallel(rows, static_cast<double>(cols) * kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) NormalizeRow<kTakesMean>(operands, row, cols, epsilon);
+    const NormOperands<T> own = operands;  // where what is stored cannot change it, so that it stays in registers
+    for (int64_t row = begin; row < end; ++row) NormalizeRow<kTakesMean>(own, row, cols, epsilon);
   });
 }
 

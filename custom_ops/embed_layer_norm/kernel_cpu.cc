@@ -35,7 +35,8 @@ template <typename T>
 void EmbedLayerNormCpu(const EmbedLayerNormArgs<T>& args, const ParallelFor& parallel) {
   constexpr double kNanosecondsPerElement = 0.6;
   parallel(args.rows, static_cast<double>(args.cols) * kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) NormalizeEmbedding(args, row);
+    const EmbedLayerNormArgs<T> own = args;  // where what is stored cannot change it, so that it stays in registers
+    for (int64_t row = begin; row < end; ++row) NormalizeEmbedding(own, row);
   });
 }
 
