@@ -51,6 +51,9 @@ function(onnxfuse_kernel_options result)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # GCC's own AVX-512 headers set off these two (GCC bug 105593).
       list(APPEND options -Wno-uninitialized -Wno-maybe-uninitialized)
+      # A kernel is a few loops whose bodies are small functions. GCC leaves calls in them, vectors spilled around each, once the
+      # function has grown to twice its size.
+      list(APPEND options --param=large-function-growth=10000 --param=inline-unit-growth=1000)
     endif()
   endif()
   set(${result} ${options} ${ONNXFUSE_KERNEL_OPTIONS} PARENT_SCOPE)

@@ -28,11 +28,12 @@ ONNXFUSE_INLINE void MapWithBias(const T* x, const T* bias, T* y, int64_t rows, 
   if (bias == nullptr) cols = rows * cols, rows = 1;  // one long row
   parallel(rows * cols, kNanosecondsPerActivation, [&](int64_t begin, int64_t end) {
     ForEachRowPart(begin, end, cols, [&](int64_t row, int64_t column, int64_t count) {
-      const int64_t at = row * cols + column;
+      const T *from = x + row * cols + column, *added = bias == nullptr ? nullptr : bias + column;
+      T* to = y + row * cols + column;
       ForEachVec(count, [&](int64_t i, int lanes) {
-        Vec v = LoadN(x + at + i, lanes);
-        if (bias != nullptr) v = v + LoadN(bias + column + i, lanes);
-        StoreN(y + at + i, f(v), lanes);
+        Vec v = LoadAhead(from + i, lanes);
+        if (added != nullptr) v = v + LoadN(added + i, lanes);
+        StoreAhead(to + i, f(v), lanes);
       });
     });
   });
@@ -46,9 +47,10 @@ ONNXFUSE_INLINE void MapGated(const T* gate, const T* up, T* y, int64_t rows, in
   if (stride == cols) stride = cols = rows * cols, rows = 1;  // one long row
   parallel(rows * cols, kNanosecondsPerActivation, [&](int64_t begin, int64_t end) {
     ForEachRowPart(begin, end, cols, [&](int64_t row, int64_t column, int64_t count) {
-      const int64_t from = row * stride + column, to = row * cols + column;
+      const T *g = gate + row * stride + column, *u = up + row * stride + column;
+      T* to = y + row * cols + column;
       ForEachVec(count, [&](int64_t i, int lanes) {
-        StoreN(y + to + i, f(LoadN(gate + from + i, lanes)) * LoadN(up + from + i, lanes), lanes);
+        StoreAhead(to + i, f(LoadAhead(g + i, lanes)) * LoadAhead(u + i, lanes), lanes);
       });
     });
   });

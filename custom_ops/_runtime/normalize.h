@@ -7,7 +7,7 @@
 #pragma once
 
 #include "custom_ops/_runtime/parallel.h"
-#include "custom_ops/_runtime/simd.h"
+#include "custom_ops/_runtime/rows.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
@@ -22,31 +22,6 @@ struct NormOperands {
   T* y;             // [rows, cols]
   T* sum;           // [rows, cols]
 };
-
-// kSums sums over a row: add(i, lanes, sums) adds elements from i on, of which those past the end of the row must come as
-// 0. Four chains of each, for speed and for accuracy.
-template <int kSums, typename Add>
-ONNXFUSE_INLINE void RowSums(int64_t cols, float (&total)[kSums], Add&& add) {
-  Vec a[kSums], b[kSums], c[kSums], d[kSums];
-  for (int k = 0; k < kSums; ++k) a[k] = b[k] = c[k] = d[k] = Zero();
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= cols; i += 4 * kLanes) {
-    add(i, kLanes, a);
-    add(i + kLanes, kLanes, b);
-    add(i + 2 * kLanes, kLanes, c);
-    add(i + 3 * kLanes, kLanes, d);
-  }
-  ForEachVec(cols - i, [&](int64_t j, int lanes) { add(i + j, lanes, a); });
-  for (int k = 0; k < kSums; ++k) total[k] = ReduceSum((a[k] + b[k]) + (c[k] + d[k]));
-}
-
-// The sum of value(i, lanes) over a row.
-template <typename Value>
-ONNXFUSE_INLINE float RowSum(int64_t cols, Value&& value) {
-  float total[1];
-  RowSums(cols, total, [&](int64_t i, int lanes, Vec (&sum)[1]) { sum[0] = sum[0] + value(i, lanes); });
-  return total[0];
-}
 
 // A row normalised is (v - mean) * factor + shift.
 struct RowStatistics {
@@ -124,12 +99,9 @@ ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, Value&& va
 // x + skip + x_bias of one row, of what there is of it.
 template <bool kIsFirst, typename T>
 ONNXFUSE_INLINE Vec Summed(const NormOperands<T>& t, int64_t at, int64_t i, int lanes) {
-  if (kIsFirst) {
-    FetchToRead(t.x + at + i);
-    if (t.skip != nullptr) FetchToRead(t.skip + at + i);
-  }
-  Vec v = LoadN(t.x + at + i, lanes);
-  if (t.skip != nullptr) v = v + LoadN(t.skip + at + i, lanes);
+  auto load = [&](const T* p) { return kIsFirst ? LoadAhead(p + at + i, lanes) : LoadN(p + at + i, lanes); };
+  Vec v = load(t.x);
+  if (t.skip != nullptr) v = v + load(t.skip);
   if (t.x_bias != nullptr) v = v + LoadN(t.x_bias + i, lanes);
   return v;
 }
@@ -142,9 +114,8 @@ ONNXFUSE_INLINE void WriteRow(const NormOperands<T>& t, int64_t at, int64_t cols
     Vec y = Fma(v - row.mean, row.factor, row.shift);
     if (t.scale != nullptr) y = y * LoadN(t.scale + i, lanes);
     if (t.bias != nullptr) y = y + LoadN(t.bias + i, lanes);
-    if (kStoresSum && t.sum != nullptr) StoreN(t.sum + at + i, v, lanes);
-    StoreN(t.y + at + i, y, lanes);
-    FetchToWrite(t.y + at + i);
+    if (kStoresSum && t.sum != nullptr) StoreAhead(t.sum + at + i, v, lanes);
+    StoreAhead(t.y + at + i, y, lanes);
   });
 }
 
@@ -161,7 +132,7 @@ ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t
           cols, epsilon,
           [&](int64_t i, int lanes) {
             const Vec v = first(i, lanes);
-            StoreN(kept + i, v, lanes);
+            StoreAhead(kept + i, v, lanes);
             return v;
           },
           again);

@@ -159,11 +159,6 @@ ONNXFUSE_INLINE void Prefetch(const void* p) {
 #endif
 }
 
-// For a loop over memory that lies beyond the caches: what it will read, or write, some turns after p. Where work lies between
-// reading and writing, a core left to itself waits for one while it could do the other.
-ONNXFUSE_INLINE void FetchToRead(const void* p) { Prefetch(static_cast<const char*>(p) + 4096); }
-ONNXFUSE_INLINE void FetchToWrite(const void* p) { Prefetch(static_cast<const char*>(p) + 2048); }
-
 // Calls body(i, lanes) for i = 0, kLanes, ... < n; lanes is kLanes, less for the last. Use LoadN and StoreN inside:
 // the compiler drops their partial branch in the main loop.
 template <typename Body>
@@ -185,6 +180,20 @@ ONNXFUSE_INLINE void StoreN(T* p, Vec x, int lanes) {
   } else {
     StorePartial(p, x, lanes);
   }
+}
+
+// LoadN and StoreN for a loop over memory that lies beyond the caches: they also ask for what comes some turns later. Left to
+// itself a core that has work to do between the two fetches too little at once.
+template <typename T>
+ONNXFUSE_INLINE Vec LoadAhead(const T* p, int lanes) {
+  Prefetch(reinterpret_cast<const char*>(p) + 2048);
+  return LoadN(p, lanes);
+}
+
+template <typename T>
+ONNXFUSE_INLINE void StoreAhead(T* p, Vec x, int lanes) {
+  Prefetch(reinterpret_cast<const char*>(p) + 1024);
+  StoreN(p, x, lanes);
 }
 
 }  // namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE

@@ -18,8 +18,9 @@ void ChannelGateCpu(const T* x, const T* gate, T* y, int64_t rows, int64_t cols,
   parallel(rows * cols, kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
     ForEachRowPart(begin, end, cols, [&](int64_t row, int64_t column, int64_t count) {
       const Vec factor = Apply(f, Set(ToFloat(gate[row])));
-      const int64_t at = row * cols + column;
-      ForEachVec(count, [&](int64_t i, int lanes) { StoreN(y + at + i, LoadN(x + at + i, lanes) * factor, lanes); });
+      const T* from = x + row * cols + column;
+      T* to = y + row * cols + column;
+      ForEachVec(count, [&](int64_t i, int lanes) { StoreAhead(to + i, LoadAhead(from + i, lanes) * factor, lanes); });
     });
   });
 }

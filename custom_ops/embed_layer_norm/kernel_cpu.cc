@@ -26,8 +26,8 @@ ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t 
     Vec y = Fma(v - statistics.mean, statistics.factor, statistics.shift);
     if (a.scale != nullptr) y = y * LoadN(a.scale + i, lanes);
     if (a.bias != nullptr) y = y + LoadN(a.bias + i, lanes);
-    if (a.sum != nullptr) StoreN(a.sum + at + i, v, lanes);
-    StoreN(a.y + at + i, y, lanes);
+    if (a.sum != nullptr) StoreAhead(a.sum + at + i, v, lanes);
+    StoreAhead(a.y + at + i, y, lanes);
   });
 }
 

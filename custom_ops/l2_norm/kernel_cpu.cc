@@ -12,13 +12,13 @@ ONNXFUSE_INLINE Vec Factor(Vec squares, float epsilon) { return Set(1.0f) / Max(
 template <typename T>
 ONNXFUSE_INLINE void NormalizeRow(const T* x, const T* scale, T* y, int64_t channels, float epsilon) {
   const float squares = RowSum(channels, [&](int64_t i, int lanes) {
-    const Vec v = LoadN(x + i, lanes);
+    const Vec v = LoadAhead(x + i, lanes);
     return v * v;
   });
   const Vec factor = Factor(Set(squares), epsilon);
   ForEachVec(channels, [&](int64_t i, int lanes) {
     const Vec v = LoadN(x + i, lanes) * factor;
-    StoreN(y + i, scale == nullptr ? v : v * LoadN(scale + i, lanes), lanes);
+    StoreAhead(y + i, scale == nullptr ? v : v * LoadN(scale + i, lanes), lanes);
   });
 }
 

@@ -1,4 +1,5 @@
 #include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/_runtime/rows.h"
 #include "custom_ops/_runtime/simd.h"
 #include "custom_ops/masked_softmax/kernel.h"
 
@@ -18,8 +19,9 @@ struct Scores {
   Vec scale;
   Vec mask_value;
 
-  ONNXFUSE_INLINE Vec operator()(int64_t i, int lanes) const {
-    const Vec s = scale * LoadN(x + i, lanes);
+  template <bool kIsFirst>
+  ONNXFUSE_INLINE Vec At(int64_t i, int lanes) const {
+    const Vec s = scale * (kIsFirst ? LoadAhead(x + i, lanes) : LoadN(x + i, lanes));
     if constexpr (sizeof(M) == sizeof(uint8_t) && !__is_same(M, NoMask)) {
       const uint8_t* at = mask + i * column;
       if (column == 0) return *at != 0 ? s : mask_value;
@@ -46,30 +48,26 @@ ONNXFUSE_INLINE int64_t MaskOfRow(const MaskedSoftmaxArgs& args, int64_t row) {
 template <typename T, typename M>
 ONNXFUSE_INLINE void SoftmaxRow(const Scores<T, M>& score, T* y, int64_t cols, float* kept, bool zero_masked_rows) {
   const Vec lowest = Set(-__builtin_inff());
-  Vec largest = lowest;
-  ForEachVec(cols, [&](int64_t i, int lanes) {
-    const Vec s = score(i, lanes);
+  const Vec most = Set(RowMax(cols, [&](int64_t i, int lanes) {
+    const Vec s = score.template At<true>(i, lanes);
     if (kept != nullptr) StoreN(kept + i, s, lanes);
-    largest = Max(largest, lanes == kLanes ? s : Select(FirstMask(lanes), s, lowest));
-  });
-  const Vec most = Set(ReduceMax(largest));
+    return lanes == kLanes ? s : Select(FirstMask(lanes), s, lowest);
+  }));
   // ExpTwo knows nothing above 0; what is NaN there, or inf less inf, makes the sum NaN.
   auto power = [&](int64_t i, int lanes) {
-    const Vec s = kept != nullptr ? LoadN(kept + i, lanes) : score(i, lanes);
+    const Vec s = kept != nullptr ? LoadN(kept + i, lanes) : score.template At<false>(i, lanes);
     return ExpTwo((s - most) * Set(kLog2E));
   };
-  Vec total = Zero();
-  ForEachVec(cols, [&](int64_t i, int lanes) {
+  const float sum = RowSum(cols, [&](int64_t i, int lanes) {
     const Vec e = power(i, lanes);
     if (kept != nullptr) StoreN(kept + i, e, lanes);
-    total = total + (lanes == kLanes ? e : Select(FirstMask(lanes), e, Zero()));
+    return lanes == kLanes ? e : Select(FirstMask(lanes), e, Zero());
   });
-  const float sum = ReduceSum(total);
   const bool is_zero = zero_masked_rows && sum != sum;
   const Vec factor = Set(1.0f / sum);
   ForEachVec(cols, [&](int64_t i, int lanes) {
     const Vec e = kept != nullptr ? LoadN(kept + i, lanes) : power(i, lanes);
-    StoreN(y + i, is_zero ? Zero() : e * factor, lanes);
+    StoreAhead(y + i, is_zero ? Zero() : e * factor, lanes);
   });
 }
 
