@@ -33,6 +33,20 @@ ONNXFUSE_INLINE void SumOverChannels(int64_t channels, Vec (&total)[kSums][kWide
   }
 }
 
+// LoadN and StoreN that also ask for what the next kWide Vecs of this channel will read, or write (as LoadAhead and StoreAhead
+// do in a row).
+template <int kWide, typename T>
+ONNXFUSE_INLINE Vec LoadColumn(const T* p, int lanes) {
+  Prefetch<Fetch::kFar>(p + kWide * kLanes);
+  return LoadN(p, lanes);
+}
+
+template <int kWide, typename T>
+ONNXFUSE_INLINE void StoreColumn(T* p, Vec x, int lanes) {
+  Prefetch<Fetch::kFar>(p + kWide * kLanes);
+  StoreN(p, x, lanes);
+}
+
 // A tag that tells a body how many Vecs it works on.
 template <int kWide>
 struct Vecs {};

@@ -13,19 +13,20 @@ struct ColumnStatistics {
   Vec shift[kWide];
 };
 
-// As for rows in normalize.h: the variance from differences, and what the rounded mean leaves over taken off them.
-template <int kWide, typename Value>
-ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, float epsilon, Value&& value) {
+// first(channel, w) gives each element when it is first read, again(channel, w) later. As for rows in normalize.h: the variance from differences, and what the rounded mean leaves over taken off them.
+template <int kWide, typename First, typename Again>
+ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, float epsilon, First&& first,
+                                                            Again&& again) {
   const Vec count = Set(static_cast<float>(channels));
   Vec sum[1][kWide], sums[2][kWide];
   SumOverChannels(channels, sum, [&](int64_t channel, auto& part) {
-    for (int w = 0; w < kWide; ++w) part[0][w] = part[0][w] + value(channel, w);
+    for (int w = 0; w < kWide; ++w) part[0][w] = part[0][w] + first(channel, w);
   });
   ColumnStatistics<kWide> result;
   for (int w = 0; w < kWide; ++w) result.mean[w] = sum[0][w] / count;
   SumOverChannels(channels, sums, [&](int64_t channel, auto& part) {
     for (int w = 0; w < kWide; ++w) {
-      const Vec difference = value(channel, w) - result.mean[w];
+      const Vec difference = again(channel, w) - result.mean[w];
       part[0][w] = part[0][w] + difference;
       part[1][w] = Fma(difference, difference, part[1][w]);
     }
@@ -42,14 +43,16 @@ ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, fl
 template <int kWide, typename T>
 ONNXFUSE_INLINE void NormalizeColumns(const T* x, const T* scale, const T* bias, T* y, const ColumnShape& shape,
                                       float epsilon, int lanes) {
-  auto value = [&](int64_t channel, int w) { return LoadN(x + channel * shape.places + w * kLanes, lanes); };
-  const ColumnStatistics<kWide> column = StatisticsOfColumns<kWide>(shape.channels, epsilon, value);
+  const int64_t places = shape.places;
+  auto first = [&](int64_t channel, int w) { return LoadColumn<kWide>(x + channel * places + w * kLanes, lanes); };
+  auto again = [&](int64_t channel, int w) { return LoadN(x + channel * places + w * kLanes, lanes); };
+  const ColumnStatistics<kWide> column = StatisticsOfColumns<kWide>(shape.channels, epsilon, first, again);
   for (int64_t channel = 0; channel < shape.channels; ++channel) {
     const Vec factor = Set(scale == nullptr ? 1.0f : ToFloat(scale[channel]));
     const Vec shift = Set(bias == nullptr ? 0.0f : ToFloat(bias[channel]));
     for (int w = 0; w < kWide; ++w) {
-      const Vec normal = Fma(value(channel, w) - column.mean[w], column.factor[w], column.shift[w]);
-      StoreN(y + channel * shape.places + w * kLanes, Fma(normal, factor, shift), lanes);
+      const Vec normal = Fma(again(channel, w) - column.mean[w], column.factor[w], column.shift[w]);
+      StoreColumn<kWide>(y + channel * places + w * kLanes, Fma(normal, factor, shift), lanes);
     }
   }
 }

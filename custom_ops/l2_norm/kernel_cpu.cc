@@ -25,16 +25,20 @@ ONNXFUSE_INLINE void NormalizeRow(const T* x, const T* scale, T* y, int64_t chan
 template <int kWide, typename T>
 ONNXFUSE_INLINE void NormalizeColumns(const T* x, const T* scale, T* y, int64_t channels, int64_t places, float epsilon,
                                       int lanes) {
-  auto value = [&](int64_t channel, int w) { return LoadN(x + channel * places + w * kLanes, lanes); };
+  auto first = [&](int64_t channel, int w) { return LoadColumn<kWide>(x + channel * places + w * kLanes, lanes); };
+  auto again = [&](int64_t channel, int w) { return LoadN(x + channel * places + w * kLanes, lanes); };
   Vec squares[1][kWide];
   SumOverChannels(channels, squares, [&](int64_t channel, auto& part) {
-    for (int w = 0; w < kWide; ++w) part[0][w] = Fma(value(channel, w), value(channel, w), part[0][w]);
+    for (int w = 0; w < kWide; ++w) {
+      const Vec v = first(channel, w);
+      part[0][w] = Fma(v, v, part[0][w]);
+    }
   });
   for (int w = 0; w < kWide; ++w) squares[0][w] = Factor(squares[0][w], epsilon);
   for (int64_t channel = 0; channel < channels; ++channel) {
     const Vec weight = Set(scale == nullptr ? 1.0f : ToFloat(scale[channel]));
     for (int w = 0; w < kWide; ++w) {
-      StoreN(y + channel * places + w * kLanes, value(channel, w) * squares[0][w] * weight, lanes);
+      StoreColumn<kWide>(y + channel * places + w * kLanes, again(channel, w) * squares[0][w] * weight, lanes);
     }
   }
 }
