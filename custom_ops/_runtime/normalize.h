@@ -44,7 +44,7 @@ ONNXFUSE_INLINE Moments MomentsOf(int64_t begin, int64_t count, First&& first, A
   const float mean = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) * inverse;
   const Vec about = Set(mean);
   float sums[2];  // of differences, and of their squares
-  RowSums(count, sums, [&](int64_t i, int lanes, Vec (&sum)[2]) {
+  RowSums(count, sums, [&](int64_t i, int lanes, Vec(&sum)[2]) {
     Vec difference = again(begin + i, lanes) - about;
     if (lanes < kLanes) difference = Select(FirstMask(lanes), difference, Zero());
     sum[0] = sum[0] + difference;

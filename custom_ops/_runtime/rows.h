@@ -28,7 +28,7 @@ ONNXFUSE_INLINE void RowSums(int64_t cols, float (&total)[kSums], Add&& add) {
 template <typename Value>
 ONNXFUSE_INLINE float RowSum(int64_t cols, Value&& value) {
   float total[1];
-  RowSums(cols, total, [&](int64_t i, int lanes, Vec (&sum)[1]) { sum[0] = sum[0] + value(i, lanes); });
+  RowSums(cols, total, [&](int64_t i, int lanes, Vec(&sum)[1]) { sum[0] = sum[0] + value(i, lanes); });
   return total[0];
 }
 

@@ -10,16 +10,22 @@ ONNXFUSE_INLINE const T* RowOf(const Embedding<T>& embedding, int64_t row, int64
   return embedding.table == nullptr ? nullptr : embedding.table + embedding.rows[row] * cols;
 }
 
+// next: a row of y that comes soon. Its row of the first table, which is the largest as a rule, is asked for.
 template <typename T>
-ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t row) {
+ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t row, int64_t next) {
   const T* first = RowOf(a.first, row, a.cols);
   const T* second = RowOf(a.second, row, a.cols);
   const T* third = RowOf(a.third, row, a.cols);
+  const T* soon = RowOf(a.first, next, a.cols);
   auto value = [&](int64_t i, int lanes) {
     const Vec v = LoadN(first + i, lanes) + LoadN(second + i, lanes);
     return third == nullptr ? v : v + LoadN(third + i, lanes);
   };
-  const RowStatistics statistics = Statistics<true>(a.cols, a.epsilon, value);
+  auto at_first = [&](int64_t i, int lanes) {
+    Prefetch<Fetch::kFar>(soon + i);
+    return value(i, lanes);
+  };
+  const RowStatistics statistics = Statistics<true>(a.cols, a.epsilon, at_first, value);
   const int64_t at = row * a.cols;
   ForEachVec(a.cols, [&](int64_t i, int lanes) {
     const Vec v = value(i, lanes);
@@ -31,12 +37,17 @@ ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t 
   });
 }
 
+inline constexpr int64_t kAhead = 2048;  // bytes of y between a row and one whose rows of tables are asked for
+
 template <typename T>
 void EmbedLayerNormCpu(const EmbedLayerNormArgs<T>& args, const ParallelFor& parallel) {
   constexpr double kNanosecondsPerElement = 0.6;
   parallel(args.rows, static_cast<double>(args.cols) * kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
     const EmbedLayerNormArgs<T> own = args;  // where what is stored cannot change it, so that it stays in registers
-    for (int64_t row = begin; row < end; ++row) NormalizeEmbedding(own, row);
+    const int64_t row_bytes = own.cols * static_cast<int64_t>(sizeof(T)), ahead = kAhead / (row_bytes + 1) + 1;
+    for (int64_t row = begin; row < end; ++row) {
+      NormalizeEmbedding(own, row, row + ahead < end ? row + ahead : row);
+    }
   });
 }
 
