@@ -42,11 +42,11 @@ ONNXFUSE_INLINE void RotateHalves(const T* x, const T* cos, const T* sin, T* y, 
   const int64_t half = layout.rotary_dim / 2;
   const int64_t cos_half = layout.is_cos_full ? half : 0, sin_half = layout.is_sin_full ? half : 0;
   ForEachVec(half, [&](int64_t i, int lanes) {
-    const Vec first = LoadN(x + i, lanes), second = LoadN(x + half + i, lanes);
+    const Vec first = LoadAhead(x + i, lanes), second = LoadAhead(x + half + i, lanes);
     const Vec y_first = NegFma(second, LoadN(sin + i, lanes), first * LoadN(cos + i, lanes));
     const Vec y_second = Fma(first, LoadN(sin + sin_half + i, lanes), second * LoadN(cos + cos_half + i, lanes));
-    StoreN(y + i, y_first, lanes);
-    StoreN(y + half + i, y_second, lanes);
+    StoreAhead(y + i, y_first, lanes);
+    StoreAhead(y + half + i, y_second, lanes);
   });
 }
 
@@ -54,7 +54,7 @@ constexpr int64_t kPairs = 32;  // worked on at a time, as floats on the stack
 
 template <typename T>
 ONNXFUSE_INLINE void ToFloats(const T* from, int64_t count, float* to) {
-  ForEachVec(count, [&](int64_t i, int lanes) { StoreN(to + i, LoadN(from + i, lanes), lanes); });
+  ForEachVec(count, [&](int64_t i, int lanes) { StoreN(to + i, LoadAhead(from + i, lanes), lanes); });
 }
 
 // `count` pairs of a table that has one number for each element (is_full) or for each pair.
@@ -80,23 +80,18 @@ ONNXFUSE_INLINE void RotatePairs(const T* x, const T* cos, const T* sin, T* y, c
       turned[i] = v[i] * c[i] - v[i + 1] * s[i];
       turned[i + 1] = v[i + 1] * c[i + 1] + v[i] * s[i + 1];
     }
-    ForEachVec(2 * count, [&](int64_t i, int lanes) { StoreN(y + 2 * begin + i, LoadN(turned + i, lanes), lanes); });
+    ForEachVec(2 * count,
+               [&](int64_t i, int lanes) { StoreAhead(y + 2 * begin + i, LoadN(turned + i, lanes), lanes); });
   }
 }
 
-// ahead: how many rows further on those are that come next; they are fetched meanwhile.
 template <typename T>
 ONNXFUSE_INLINE void Rows(const T* x, const T* cos, const T* sin, T* y, const RotaryLayout& layout, int64_t begin,
-                          int64_t end, int64_t ahead) {
-  constexpr int64_t kLine = 64 / sizeof(T);
+                          int64_t end) {
   RowWalk walk(layout, begin);
   for (int64_t row = begin; row < end; ++row, walk.Next()) {
     const T* from = x + row * layout.row_size;
     T* to = y + row * layout.row_size;
-    for (int64_t i = 0; i < layout.row_size; i += kLine) {
-      Prefetch(from + ahead * layout.row_size + i);
-      Prefetch(to + ahead * layout.row_size + i);
-    }
     if (layout.is_interleaved) {
       RotatePairs(from, cos + walk.cos(), sin + walk.sin(), to, layout);
     } else {
@@ -148,7 +143,7 @@ void RotaryEmbeddingCpu(const T* x, const T* cos, const T* sin, T* y, const Rota
   parallel(rows / order.length * order.blocks, cost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = order.Start(i);
-      Rows(x, cos, sin, y, layout, first, first + order.Size(i), order.Start(i + 1) - first);
+      Rows(x, cos, sin, y, layout, first, first + order.Size(i));
     }
   });
 }
