@@ -106,41 +106,45 @@ ONNXFUSE_INLINE Vec Summed(const NormOperands<T>& t, int64_t at, int64_t i, int 
   return v;
 }
 
+// What one row is scaled and shifted by, and where it goes; y and sum are those of the row.
+template <typename T>
+struct RowOutput {
+  const T* scale;
+  const T* bias;
+  T* y;
+  T* sum;
+};
+
 template <bool kStoresSum, typename T, typename Value>
-ONNXFUSE_INLINE void WriteRow(const NormOperands<T>& t, int64_t at, int64_t cols, const RowStatistics& row,
-                              Value&& value) {
+ONNXFUSE_INLINE void WriteRow(const RowOutput<T>& out, int64_t cols, const RowStatistics& row, Value&& value) {
   ForEachVec(cols, [&](int64_t i, int lanes) {
     const Vec v = value(i, lanes);
     Vec y = Fma(v - row.mean, row.factor, row.shift);
-    if (t.scale != nullptr) y = y * LoadN(t.scale + i, lanes);
-    if (t.bias != nullptr) y = y + LoadN(t.bias + i, lanes);
-    if (kStoresSum && t.sum != nullptr) StoreAhead(t.sum + at + i, v, lanes);
-    StoreAhead(t.y + at + i, y, lanes);
+    if (out.scale != nullptr) y = y * LoadN(out.scale + i, lanes);
+    if (out.bias != nullptr) y = y + LoadN(out.bias + i, lanes);
+    if (kStoresSum && out.sum != nullptr) StoreAhead(out.sum + i, v, lanes);
+    StoreAhead(out.y + i, y, lanes);
   });
 }
 
-template <bool kTakesMean, typename T>
-ONNXFUSE_INLINE void NormalizeRow(const NormOperands<T>& t, int64_t row, int64_t cols, float epsilon) {
-  const int64_t at = row * cols;
-  auto first = [&](int64_t i, int lanes) { return Summed<true>(t, at, i, lanes); };
+// A row whose elements first(i, lanes) gives when they are first read and again(i, lanes) later. is_sum: of two and more.
+template <bool kTakesMean, typename T, typename First, typename Again>
+ONNXFUSE_INLINE void NormalizeRow(const RowOutput<T>& out, int64_t cols, float epsilon, bool is_sum, First&& first,
+                                  Again&& again) {
   if constexpr (sizeof(T) == sizeof(float)) {
     // A sum is made once and read again from an output, which keeps it as it is.
-    if (t.skip != nullptr) {
-      T* kept = (t.sum != nullptr ? t.sum : t.y) + at;
-      auto again = [&](int64_t i, int lanes) { return LoadN(kept + i, lanes); };
-      const RowStatistics statistics = Statistics<kTakesMean>(
-          cols, epsilon,
-          [&](int64_t i, int lanes) {
-            const Vec v = first(i, lanes);
-            StoreAhead(kept + i, v, lanes);
-            return v;
-          },
-          again);
-      return WriteRow<false>(t, at, cols, statistics, again);
+    if (is_sum) {
+      T* kept = out.sum != nullptr ? out.sum : out.y;
+      auto make = [&](int64_t i, int lanes) {
+        const Vec v = first(i, lanes);
+        StoreAhead(kept + i, v, lanes);
+        return v;
+      };
+      auto made = [&](int64_t i, int lanes) { return LoadN(kept + i, lanes); };
+      return WriteRow<false>(out, cols, Statistics<kTakesMean>(cols, epsilon, make, made), made);
     }
   }
-  auto again = [&](int64_t i, int lanes) { return Summed<false>(t, at, i, lanes); };
-  WriteRow<true>(t, at, cols, Statistics<kTakesMean>(cols, epsilon, first, again), again);
+  WriteRow<true>(out, cols, Statistics<kTakesMean>(cols, epsilon, first, again), again);
 }
 
 // kTakesMean: LayerNorm, else RMSNorm.
@@ -150,7 +154,12 @@ ONNXFUSE_INLINE void NormalizeRows(const NormOperands<T>& operands, int64_t rows
   constexpr double kNanosecondsPerElement = 0.5;
   parallel(rows, static_cast<double>(cols) * kNanosecondsPerElement, [&](int64_t begin, int64_t end) {
     const NormOperands<T> own = operands;  // where what is stored cannot change it, so that it stays in registers
-    for (int64_t row = begin; row < end; ++row) NormalizeRow<kTakesMean>(own, row, cols, epsilon);
+    for (int64_t at = begin * cols; at < end * cols; at += cols) {
+      NormalizeRow<kTakesMean>(
+          RowOutput<T>{own.scale, own.bias, own.y + at, own.sum == nullptr ? nullptr : own.sum + at}, cols, epsilon,
+          own.skip != nullptr, [&](int64_t i, int lanes) { return Summed<true>(own, at, i, lanes); },
+          [&](int64_t i, int lanes) { return Summed<false>(own, at, i, lanes); });
+    }
   });
 }
 

@@ -25,16 +25,9 @@ ONNXFUSE_INLINE void NormalizeEmbedding(const EmbedLayerNormArgs<T>& a, int64_t 
     Prefetch<Fetch::kFar>(soon + i);
     return value(i, lanes);
   };
-  const RowStatistics statistics = Statistics<true>(a.cols, a.epsilon, at_first, value);
   const int64_t at = row * a.cols;
-  ForEachVec(a.cols, [&](int64_t i, int lanes) {
-    const Vec v = value(i, lanes);
-    Vec y = Fma(v - statistics.mean, statistics.factor, statistics.shift);
-    if (a.scale != nullptr) y = y * LoadN(a.scale + i, lanes);
-    if (a.bias != nullptr) y = y + LoadN(a.bias + i, lanes);
-    if (a.sum != nullptr) StoreAhead(a.sum + at + i, v, lanes);
-    StoreAhead(a.y + at + i, y, lanes);
-  });
+  NormalizeRow<true>(RowOutput<T>{a.scale, a.bias, a.y + at, a.sum == nullptr ? nullptr : a.sum + at}, a.cols,
+                     a.epsilon, true, at_first, value);
 }
 
 inline constexpr int64_t kAhead = 2048;  // bytes of y between a row and one whose rows of tables are asked for
