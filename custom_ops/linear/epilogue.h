@@ -40,21 +40,28 @@ ONNXFUSE_INLINE bool IsClamp(const LinearArgs<T>& args, float* least, float* mos
 template <Activation kActivation, typename T>
 void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
               int64_t cols) {
-  const T* early = args.is_residual_last ? nullptr : args.residual;
-  const T* late = args.is_residual_last ? args.residual : nullptr;
+  const int64_t first = row * args.cols + col;
+  const T* bias = args.bias == nullptr ? nullptr : args.bias + col;
+  const T* residual = args.residual == nullptr ? nullptr : args.residual + first;
+  T* y = args.y + first;
+  float* unrounded = args.unrounded == nullptr ? nullptr : args.unrounded + first;
+  const bool is_late = args.is_residual_last;
+  const int64_t step = args.cols, below = rows * step;  // what comes next, as a rule: the rows below
   const Vec alpha = Set(args.alpha), a = Set(args.a), b = Set(args.b);
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = (row + r) * args.cols + col;
+    const int64_t at = r * step;
     ForEachVec(cols, [&](int64_t i, int lanes) {
+      Prefetch<Fetch::kFar>(y + at + below + i);
+      if (residual != nullptr) Prefetch<Fetch::kFar>(residual + at + below + i);
       Vec v = LoadN(sums + r * stride + i, lanes) * alpha;
-      if (args.bias != nullptr) v = v + LoadN(args.bias + col + i, lanes);
-      if (early != nullptr) v = v + LoadN(early + at + i, lanes);
+      if (bias != nullptr) v = v + LoadN(bias + i, lanes);
+      if (residual != nullptr && !is_late) v = v + LoadN(residual + at + i, lanes);
       v = Activate<kActivation>(v, a, b);
-      if (late != nullptr) v = v + LoadN(late + at + i, lanes);
-      if (args.unrounded != nullptr) {
-        StoreN(args.unrounded + at + i, v, lanes);
+      if (residual != nullptr && is_late) v = v + LoadN(residual + at + i, lanes);
+      if (unrounded != nullptr) {
+        StoreN(unrounded + at + i, v, lanes);
       } else {
-        StoreN(args.y + at + i, v, lanes);
+        StoreN(y + at + i, v, lanes);
       }
     });
   }
