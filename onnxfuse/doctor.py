@@ -149,8 +149,11 @@ def chosen_isa(flags: frozenset[str]) -> str:
 def _device(part: str) -> Finding:
     """What `--device auto` decides for."""
     device = find("auto")
-    remedy = "" if device.confidence == "high" else "onnxfuse calibrate (about a quarter of a minute) measures this machine"
-    return Finding(part, State.GOOD if not remedy else State.NOTE, f"auto means {device.name}", remedy)
+    if device.confidence == "high":
+        return Finding(
+            part, State.GOOD, f"auto means {device.name}, {device.sources[0]}" if device.sources else f"auto means {device.name}"
+        )
+    return Finding(part, State.NOTE, f"auto means {device.name}", "onnxfuse calibrate (about a quarter of a minute) measures this machine")
 
 
 def _gpus(part: str) -> Finding:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from onnxfuse.bench import Timing, bench
+from onnxfuse.bench import BenchResult, Timing, bench
 from onnxfuse.commands import screen
 from onnxfuse.profiling import Profile
 from onnxfuse.report.tables import table
@@ -36,7 +36,7 @@ def run(
     if found.profiles:
         screen.out().print(profile_table(found.profiles, [str(path) for path in (a, b) if path is not None]))
     if found.ratio is not None:
-        screen.say(f"Ratio     {found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f}): above 1, {b} is faster than {a}")
+        screen.say(f"Ratio     {found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f}): {verdict(found, a, b)}")
     sizes = ", ".join(f"{name}={size}" for name, size in found.sizes.items()) or "as given"
     screen.say(f"Measured  {found.runs} runs each, in turns; threads {found.threads}; {', '.join(found.providers)}; sizes {sizes}")
 
@@ -52,6 +52,15 @@ def profile_table(profiles: Sequence[Profile], names: Sequence[str]) -> Table:
     rest = [profile.milliseconds - sum(o.milliseconds for o in profile.ops) for profile in profiles]
     made.add_row("between them", *(cell for left in rest for cell in (f"{left:.3f} ms", "")))
     return made
+
+
+def verdict(found: BenchResult, a: Path, b: Path | None) -> str:
+    """What the ratio says, where the middle half of the pairs agrees on it."""
+    if found.ratio_low is not None and found.ratio_low > 1:
+        return f"{b} is faster than {a}"
+    if found.ratio_high is not None and found.ratio_high < 1:
+        return f"{b} is slower than {a}"
+    return "no difference that these runs show"
 
 
 def _span(timing: Timing) -> str:

@@ -16,7 +16,9 @@ from typer.main import get_command
 
 import onnxfuse
 from onnxfuse import validate
+from onnxfuse.bench import BenchResult, Timing
 from onnxfuse.cli import app
+from onnxfuse.commands.bench import verdict
 from onnxfuse.commands.options import names, sizes
 from onnxfuse.errors import UsageError
 from tests.cli.conftest import SAME, Cli, Done, run_python
@@ -270,6 +272,19 @@ def test_bench_times_two_models(cli: Cli, gelu: Path, tmp_path: Path) -> None:
     done = cli("bench", gelu, tmp_path / "out.onnx", "--runs", "3", "--shape", "batch=2")
     assert done.returncode == 0, done.stderr
     assert "Ratio" in done.stdout and "batch=2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (1.01, 1.2, "b.onnx is faster than a.onnx"),
+        (0.8, 0.99, "b.onnx is slower than a.onnx"),
+        (0.98, 1.01, "no difference that these runs show"),
+    ],
+)
+def test_bench_says_what_the_ratio_means(low: float, high: float, words: str) -> None:
+    timing = Timing(1.0, 0.9, 1.1)
+    assert verdict(BenchResult(timing, timing, 1.0, low, high, 3, 1, {}, ()), Path("a.onnx"), Path("b.onnx")) == words
 
 
 def test_listings_have_every_rule_op_and_device(cli: Cli) -> None:

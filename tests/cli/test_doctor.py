@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(runtime, "library_path", lambda: tmp_path / "lib.so")
     found = findings()["Operator library"]
     assert found.state is State.BROKEN and "lib.so" in found.found and "pip install" in found.remedy
+
+
+def test_profile_that_was_measured_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = replace(doctor.find("cpu"), confidence="high", sources=("measured by `onnxfuse calibrate` on 2026-11-30",))
+    monkeypatch.setattr(doctor, "find", lambda name: measured)
+    found = findings()["Cost model"]
+    assert found.state is State.GOOD and "measured by `onnxfuse calibrate` on 2026-11-30" in found.found
 
 
 WITHOUT = """
