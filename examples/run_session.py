@@ -9,6 +9,8 @@ import onnxruntime
 import onnxfuse
 from onnxfuse.inputs import feeds
 
+if len(sys.argv) != 3:
+    sys.exit("usage: python run_session.py IN.onnx OUT.onnx")
 source, target = sys.argv[1:]
 onnxfuse.optimize(source, target)
 

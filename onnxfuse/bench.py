@@ -44,7 +44,7 @@ class BenchResult:
     """`ratio` is the time of a over the time of b, the median over pairs of neighbouring runs: above 1, b is faster.
 
     ratio_low, ratio_high: the middle half of the pairs. b and the ratios are None if only one model was timed. profiles: of
-    each model, where they were asked for.
+    each model, where they were asked for. is_usual: whether sizes that were not given are usual ones; small ones if those do not run.
     """
 
     a: Timing
@@ -57,6 +57,7 @@ class BenchResult:
     sizes: Mapping[str, int]
     providers: tuple[str, ...]
     profiles: tuple[Profile, ...] = ()
+    is_usual: bool = True
 
 
 def bench(
@@ -86,13 +87,13 @@ def bench(
         _check_loads(model, libraries, used)
     first, *others = [model.runner(libraries, used, threads=threads) for model in models]
     second = others[0] if others else None
-    feed, sizes = _feed(models[0].proto, first, shapes or {}, inputs, seed)
+    feed, sizes, is_usual = _feed(models[0].proto, first, shapes or {}, inputs, seed)
     one, two = _times(first, second, feed, runs)
     profiles = tuple(profiled(m, feed, libraries, used, threads=threads, runs=min(len(one), MOST_PROFILED)) for m in models if profile)
     if second is None:
-        return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used, profiles)
+        return BenchResult(_timing(one), None, None, None, None, len(one), threads, sizes, used, profiles, is_usual)
     low, middle, high = _quartiles([x / y for x, y in zip(one, two, strict=True)])
-    return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used, profiles)
+    return BenchResult(_timing(one), _timing(two), middle, low, high, len(one), threads, sizes, used, profiles, is_usual)
 
 
 def _check_loads(model: Loaded, libraries: Sequence[str | Path], providers: Sequence[str]) -> None:
@@ -103,9 +104,9 @@ def _check_loads(model: Loaded, libraries: Sequence[str | Path], providers: Sequ
         raise ModelError(f"{model.label}: cannot be timed: {result}. Try another version of ONNX Runtime")
 
 
-def _feed(proto: onnx.ModelProto, run: Runner, shapes: Mapping[str, int], inputs: str | Path | None, seed: int) -> tuple[Feed, Sizes]:
+def _feed(proto: onnx.ModelProto, run: Runner, shapes: Mapping[str, int], inputs: str | Path | None, seed: int) -> tuple[Feed, Sizes, bool]:
     if inputs is not None:
-        return load_feeds(inputs, proto)[0], {}
+        return load_feeds(inputs, proto)[0], {}, True
     maker, regime = Maker(proto, shapes), Regime("nothing masked", masks="ones")
 
     def attempt(sizes: Sizes) -> Refusal | None:
@@ -113,10 +114,10 @@ def _feed(proto: onnx.ModelProto, run: Runner, shapes: Mapping[str, int], inputs
         return result if isinstance(result, Refusal) else None
 
     refusal = Refusal(0, "")
-    for start in (size.assign(maker.sketch, shapes, USUAL), maker.assignments()[0]):
+    for start, is_usual in ((size.assign(maker.sketch, shapes, USUAL), True), (maker.assignments()[0], False)):
         settled = size.settle(start, maker.given, attempt)
         if not isinstance(settled, Refusal):
-            return maker.feed(settled, regime, seed), settled
+            return maker.feed(settled, regime, seed), settled, is_usual
         refusal = settled
     raise VerificationError(f"{runtime.label(proto)}: takes no input that we made up: {refusal.text}. Give some with --inputs FILE.npz")
 

@@ -241,7 +241,7 @@ def list_devices(verbose: Verbose = False) -> None:
 
 @app.command()
 def calibrate(verbose: Verbose = False) -> None:
-    """Measure this CPU, so that --device cpu and auto decide for it; about 20 seconds, three times that on a busy machine."""
+    """Measure this CPU, so that --device cpu and auto decide for it; about half a minute, three times that on a busy machine."""
     with errors_told(verbose=verbose):
         from onnxfuse.commands import calibrate
 

@@ -153,7 +153,7 @@ def _device(part: str) -> Finding:
         return Finding(
             part, State.GOOD, f"auto means {device.name}, {device.sources[0]}" if device.sources else f"auto means {device.name}"
         )
-    return Finding(part, State.NOTE, f"auto means {device.name}", "onnxfuse calibrate (about a quarter of a minute) measures this machine")
+    return Finding(part, State.NOTE, f"auto means {device.name}", "onnxfuse calibrate (about half a minute) measures this machine")
 
 
 def _gpus(part: str) -> Finding:

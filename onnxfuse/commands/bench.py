@@ -38,13 +38,15 @@ def run(
     if found.ratio is not None:
         screen.say(f"Ratio     {found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f}): {verdict(found, a, b)}")
     sizes = ", ".join(f"{name}={size}" for name, size in found.sizes.items()) or "as given"
+    if not found.is_usual:
+        screen.say("Sizes     the usual ones (batch 1, 128 tokens) do not run here, so small ones were made up; --shape gives others")
     screen.say(f"Measured  {found.runs} runs each, in turns; threads {found.threads}; {', '.join(found.providers)}; sizes {sizes}")
 
 
 def profile_table(profiles: Sequence[Profile], names: Sequence[str]) -> Table:
     """A row per operator, those that take longest in any of the models first: milliseconds of a run, and nodes."""
     columns = [heading for name in names for heading in (name, "Nodes")]
-    made = table("Time by operator", "Operator", *columns, right=columns)
+    made = table("Time by operator, with the profiler on: it takes time of its own", "Operator", *columns, right=columns)
     by_op = [{o.op: o for o in profile.ops} for profile in profiles]
     for op in sorted({op for ops in by_op for op in ops}, key=lambda op: -max(ops[op].milliseconds for ops in by_op if op in ops)):
         cells = [cell for ops in by_op for cell in ((f"{ops[op].milliseconds:.3f} ms", str(ops[op].nodes)) if op in ops else ("", ""))]

@@ -67,7 +67,7 @@ def run(
 def say_if_not_calibrated(device: str) -> None:
     """A hint where predictions are for this machine, and nothing was measured on it."""
     if device.lower() in ("auto", "cpu") and find(device).key != CALIBRATED:
-        screen.say("Hint      predictions are for a CPU of this kind: `onnxfuse calibrate` measures yours, in about 20 seconds")
+        screen.say("Hint      predictions are for a CPU of this kind: `onnxfuse calibrate` measures yours, in about half a minute")
 
 
 def _idle(report: Report, users: Collection[str]) -> list[str]:

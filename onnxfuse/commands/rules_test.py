@@ -35,7 +35,8 @@ def run(path: Path, *, models: int, seed: int, libraries: Sequence[Path], folder
     if idle:
         raise RuleError(
             f"{path}: {', '.join(idle)} was made nowhere: no model could be made up that its pattern holds in. "
-            "Are its operators ONNX's? Give it an example in fires_on"
+            "Are its operators ONNX's, and is what has a name of its own written by that name, as x * sigmoid(alpha * x) "
+            "by op.Swish(x, alpha=...)? docs/rules.md lists those names. Else give it an example in fires_on"
         )
     made_up = counted(sum(r.fused for r in results), "rewrite")
     screen.say(f"Tested    {counted(len(results), 'rule')}, {made_up} of made-up models: every number stayed")

@@ -25,6 +25,7 @@ SIDE = re.compile(r"encoder|decoder", re.IGNORECASE)
 IMAGE = re.compile(r"^(h|w|height|width|\w*_(height|width))$", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_]\w*")
 DIGITS = re.compile(r"\d+")
+NUMBER = re.compile(r"[A-Za-z_]{2,}\w*|(\d+)")  # a name such as ids_3 says nothing of sizes
 TURNS = (  # what to start from for a batch, a past, the first other size and the rest
     {"batch": 2, "past": 5, "first": 7, "other": 11},
     {"batch": 3, "past": 11, "first": 1, "other": 13},
@@ -236,9 +237,9 @@ def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
 
 def _changes(sizes: Sizes, text: str) -> Iterator[Sizes]:
     """Changes to try after a refusal, the most likely first."""
-    said = dict.fromkeys(int(n) for n in DIGITS.findall(text.split("Status Message:")[-1]))
+    said = dict.fromkeys(int(n) for n in NUMBER.findall(text.split("Status Message:")[-1]) if n)
     numbers = sorted((n for n in said if n < LARGEST_SIZE), key=lambda n: n < 2)  # 1 fits everywhere: last
-    for name, size in sizes.items():
+    for name, size in sorted(sizes.items(), key=lambda item: item[1] < 2):
         if size in numbers:
             yield from ({name: other} for other in numbers if other != size)
     yield from _products(sizes, text)
