@@ -23,11 +23,12 @@ struct NormOperands {
   T* sum;           // [rows, cols]
 };
 
-// A row normalised is (v - mean) * factor + shift.
+// A row normalised: v - mean is exact where they are alike, and so is what is left of it, so equal elements become 0.
 struct RowStatistics {
   Vec mean;
+  Vec rest;
   Vec factor;
-  Vec shift;
+  ONNXFUSE_INLINE Vec Normal(Vec v) const { return ((v - mean) - rest) * factor; }
 };
 
 // The mean of some elements, what its rounding leaves over, and the sum of squares of their differences from both.
@@ -37,21 +38,29 @@ struct Moments {
   float squares;
 };
 
+// Whether squares about a rounded mean are largely its rounding: of elements that differ by little more than that.
+inline constexpr float kTooMuch = 0x1p-7f;
+ONNXFUSE_INLINE bool TakesDigits(float too_much, float squares) { return too_much > squares * kTooMuch; }
+ONNXFUSE_INLINE Mask TakesDigits(Vec too_much, Vec squares) { return too_much > squares * Set(kTooMuch); }
+
 // Of elements [begin, begin + count); first(i, lanes) is called once for each, then again(i, lanes).
 template <typename First, typename Again>
 ONNXFUSE_INLINE Moments MomentsOf(int64_t begin, int64_t count, First&& first, Again&& again) {
-  const float size = static_cast<float>(count), inverse = 1.0f / size;
-  const float mean = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) * inverse;
-  const Vec about = Set(mean);
-  float sums[2];  // of differences, and of their squares
-  RowSums(count, sums, [&](int64_t i, int lanes, Vec(&sum)[2]) {
-    Vec difference = again(begin + i, lanes) - about;
-    if (lanes < kLanes) difference = Select(FirstMask(lanes), difference, Zero());
-    sum[0] = sum[0] + difference;
-    sum[1] = Fma(difference, difference, sum[1]);
-  });
-  const float rest = sums[0] * inverse, squares = sums[1] - rest * rest * size;
-  return {mean, rest, squares < 0.0f ? 0.0f : squares};
+  const float size = static_cast<float>(count);
+  float mean = RowSum(count, [&](int64_t i, int lanes) { return first(begin + i, lanes); }) / size;
+  for (bool is_first = true;; is_first = false) {
+    const Vec about = Set(mean);
+    float sums[2];  // of differences, and of their squares
+    RowSums(count, sums, [&](int64_t i, int lanes, Vec(&sum)[2]) {
+      Vec difference = again(begin + i, lanes) - about;
+      if (lanes < kLanes) difference = Select(FirstMask(lanes), difference, Zero());
+      sum[0] = sum[0] + difference;
+      sum[1] = Fma(difference, difference, sum[1]);
+    });
+    const float rest = sums[0] / size, too_much = rest * rest * size, squares = sums[1] - too_much;
+    if (!is_first || !TakesDigits(too_much, sums[1])) return {mean, rest, squares < 0.0f ? 0.0f : squares};
+    mean = mean + rest;
+  }
 }
 
 inline constexpr int64_t kPart = 4096;  // elements that are still in L1 when they are read again
@@ -83,11 +92,10 @@ ONNXFUSE_INLINE RowStatistics Statistics(int64_t cols, float epsilon, First&& fi
       const Vec v = first(i, lanes);
       return v * v;
     });
-    return {Zero(), Set(Rsqrt(squares * inverse + epsilon)), Zero()};
+    return {Zero(), Zero(), Set(Rsqrt(squares * inverse + epsilon))};
   }
   const Moments moments = MomentsOfRow(cols, first, again);
-  const float factor = Rsqrt(moments.squares * inverse + epsilon);
-  return {Set(moments.mean), Set(factor), Set(-moments.rest * factor)};
+  return {Set(moments.mean), Set(moments.rest), Set(Rsqrt(moments.squares * inverse + epsilon))};
 }
 
 // Where reading an element again is reading it as before.
@@ -119,7 +127,7 @@ template <bool kStoresSum, typename T, typename Value>
 ONNXFUSE_INLINE void WriteRow(const RowOutput<T>& out, int64_t cols, const RowStatistics& row, Value&& value) {
   ForEachVec(cols, [&](int64_t i, int lanes) {
     const Vec v = value(i, lanes);
-    Vec y = Fma(v - row.mean, row.factor, row.shift);
+    Vec y = row.Normal(v);
     if (out.scale != nullptr) y = y * LoadN(out.scale + i, lanes);
     if (out.bias != nullptr) y = y + LoadN(out.bias + i, lanes);
     if (kStoresSum && out.sum != nullptr) StoreAhead(out.sum + i, v, lanes);

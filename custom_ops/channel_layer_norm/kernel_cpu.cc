@@ -1,19 +1,21 @@
 #include "custom_ops/_runtime/columns.h"
 #include "custom_ops/_runtime/dispatch.h"
+#include "custom_ops/_runtime/normalize.h"
 #include "custom_ops/_runtime/simd.h"
 #include "custom_ops/channel_layer_norm/kernel.h"
 
 namespace onnxfuse::ONNXFUSE_TARGET_NAMESPACE {
 
-// What a place needs to be normalised: (v - mean) * factor + shift.
+// What a place needs to be normalised, as RowStatistics in normalize.h: ((v - mean) - rest) * factor.
 template <int kWide>
 struct ColumnStatistics {
   Vec mean[kWide];
+  Vec rest[kWide];
   Vec factor[kWide];
-  Vec shift[kWide];
 };
 
-// first(channel, w) gives each element when it is first read, again(channel, w) later. As for rows in normalize.h: the variance from differences, and what the rounded mean leaves over taken off them.
+// first(channel, w) gives each element when it is first read, again(channel, w) later. As for rows in normalize.h: the
+// variance from differences, what the rounded mean leaves over taken off them, and both once more where it is too much.
 template <int kWide, typename First, typename Again>
 ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, float epsilon, First&& first,
                                                             Again&& again) {
@@ -24,20 +26,24 @@ ONNXFUSE_INLINE ColumnStatistics<kWide> StatisticsOfColumns(int64_t channels, fl
   });
   ColumnStatistics<kWide> result;
   for (int w = 0; w < kWide; ++w) result.mean[w] = sum[0][w] / count;
-  SumOverChannels(channels, sums, [&](int64_t channel, auto& part) {
+  for (bool is_first = true;; is_first = false) {
+    SumOverChannels(channels, sums, [&](int64_t channel, auto& part) {
+      for (int w = 0; w < kWide; ++w) {
+        const Vec difference = again(channel, w) - result.mean[w];
+        part[0][w] = part[0][w] + difference;
+        part[1][w] = Fma(difference, difference, part[1][w]);
+      }
+    });
+    bool takes_digits = false;
     for (int w = 0; w < kWide; ++w) {
-      const Vec difference = again(channel, w) - result.mean[w];
-      part[0][w] = part[0][w] + difference;
-      part[1][w] = Fma(difference, difference, part[1][w]);
+      const Vec rest = sums[0][w] / count, too_much = rest * rest, squares = sums[1][w] / count;
+      result.rest[w] = rest;
+      result.factor[w] = Rsqrt(Max(Zero(), squares - too_much) + Set(epsilon));
+      takes_digits = takes_digits || AnyOf(TakesDigits(too_much, squares));
     }
-  });
-  for (int w = 0; w < kWide; ++w) {
-    const Vec correction = sums[0][w] / count;
-    const Vec variance = NegFma(correction, correction, sums[1][w] / count);
-    result.factor[w] = Rsqrt(Max(Zero(), variance) + Set(epsilon));
-    result.shift[w] = -correction * result.factor[w];
+    if (!is_first || !takes_digits) return result;
+    for (int w = 0; w < kWide; ++w) result.mean[w] = result.mean[w] + result.rest[w];
   }
-  return result;
 }
 
 template <int kWide, typename T>
@@ -51,7 +57,7 @@ ONNXFUSE_INLINE void NormalizeColumns(const T* x, const T* scale, const T* bias,
     const Vec factor = Set(scale == nullptr ? 1.0f : ToFloat(scale[channel]));
     const Vec shift = Set(bias == nullptr ? 0.0f : ToFloat(bias[channel]));
     for (int w = 0; w < kWide; ++w) {
-      const Vec normal = Fma(again(channel, w) - column.mean[w], column.factor[w], column.shift[w]);
+      const Vec normal = ((again(channel, w) - column.mean[w]) - column.rest[w]) * column.factor[w];
       StoreColumn<kWide>(y + channel * places + w * kLanes, Fma(normal, factor, shift), lanes);
     }
   }

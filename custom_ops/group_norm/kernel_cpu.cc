@@ -16,8 +16,7 @@ ONNXFUSE_INLINE void NormalizeGroup(const T* x, const T* scale, const T* bias, T
     const Vec shift = Set(bias == nullptr ? 0.0f : ToFloat(bias[channel]));
     const int64_t at = channel * places;
     ForEachVec(places, [&](int64_t i, int lanes) {
-      const Vec normal = Fma(LoadN(x + at + i, lanes) - group.mean, group.factor, group.shift);
-      const Vec v = Fma(normal, factor, shift);
+      const Vec v = Fma(group.Normal(LoadN(x + at + i, lanes)), factor, shift);
       StoreAhead(y + at + i, kSilu ? Silu(v, Set(1.0f)) : v, lanes);
       Prefetch<Fetch::kFar>(x + channels * places + at + i);  // the next group: memory would rest here
     });

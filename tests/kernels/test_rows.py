@@ -52,6 +52,7 @@ KERNELS: dict[str, tuple[str, Reference]] = {
     "rotary_embedding": ("half", lambda a, b, c, d: rotate(a, c, d)),
     "masked_softmax": ("cols", lambda a, b, c, d: softmax(0.5 * a + b)),
 }
+NORMS = ("skip_layer_norm", "group_norm", "channel_layer_norm")  # that take the mean off
 HAS_SUM = ("skip_layer_norm", "skip_rms_norm")
 
 
@@ -134,3 +135,27 @@ def test_long_rows_far_from_zero_keep_their_digits(kernels: Kernels, name: str) 
     inputs[0][...] += 300
     y = run(kernels, name, "float", inputs)[0]
     np.testing.assert_allclose(y, expected(name, inputs), atol=1e-4)
+
+
+AWKWARD = (41, 61, 107, 4095, 8190)  # n whose rounded inverse times n is not 1, and a row in two parts
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("value", [2.0, 939744.0, 394007456.0, 1e20])
+def test_equal_elements_become_the_bias(kernels: Kernels, name: str, value: float) -> None:
+    """However large they are: what the mean is off by must not be blown up by a small variance."""
+    for size in AWKWARD:
+        inputs = operands(name, "float", *((size, 3) if name == "channel_layer_norm" else (3, size)))
+        inputs[0][...], inputs[1][...] = value, 0
+        check(run(kernels, name, "float", inputs)[0], np.broadcast_to(expected(name, inputs), inputs[0].shape), "float")
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_one_element_apart_far_from_zero_keeps_its_digits(kernels: Kernels, name: str) -> None:
+    for size in (300, 960, 1000, 3840, 9000):
+        shape, at = ((size, 3), (size // 2, 1)) if name == "channel_layer_norm" else ((1, size), (0, size // 2))
+        inputs = operands(name, "float", *shape)
+        inputs[0][...], inputs[1][...] = 1e6, 0
+        inputs[0][at] += 0.0625
+        want = expected(name, inputs)
+        np.testing.assert_allclose(run(kernels, name, "float", inputs)[0], want, rtol=2e-6, atol=2e-6)
