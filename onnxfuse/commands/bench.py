@@ -39,7 +39,7 @@ def run(
         screen.say(f"Ratio     {found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f}): {verdict(found, a, b)}")
     sizes = ", ".join(f"{name}={size}" for name, size in found.sizes.items()) or "as given"
     if not found.is_usual:
-        screen.say("Sizes     the usual ones (batch 1, 128 tokens) do not run here, so small ones were made up; --shape gives others")
+        screen.say("Sizes     usual ones (batch 1, 128 tokens) beside those of --shape do not run here, so small ones were made up")
     screen.say(f"Measured  {found.runs} runs each, in turns; threads {found.threads}; {', '.join(found.providers)}; sizes {sizes}")
 
 

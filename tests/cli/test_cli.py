@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,9 +19,12 @@ import onnxfuse
 from onnxfuse import validate
 from onnxfuse.bench import BenchResult, Timing
 from onnxfuse.cli import app
+from onnxfuse.commands.bench import run as run_bench
 from onnxfuse.commands.bench import verdict
 from onnxfuse.commands.options import names, sizes
 from onnxfuse.errors import UsageError
+from onnxfuse.inputs import sizes as size
+from onnxfuse.inputs.sizes import Refusal, Sizes
 from tests.cli.conftest import SAME, Cli, Done, run_python
 
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
@@ -272,6 +276,19 @@ def test_bench_times_two_models(cli: Cli, gelu: Path, tmp_path: Path) -> None:
     done = cli("bench", gelu, tmp_path / "out.onnx", "--runs", "3", "--shape", "batch=2")
     assert done.returncode == 0, done.stderr
     assert "Ratio" in done.stdout and "batch=2" in done.stdout
+
+
+def test_bench_says_when_usual_sizes_do_not_run(gelu: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    settle, starts = size.settle, []
+
+    def settle_small(start: Sizes, *rest: Any) -> Sizes | Refusal:
+        starts.append(start)
+        return Refusal(0, "too large") if len(starts) == 1 else settle(start, *rest)
+
+    monkeypatch.setattr(size, "settle", settle_small)
+    options = {"threads": 1, "runs": 2, "shapes": {}, "inputs": None, "libraries": (), "profile": False}
+    run_bench(gelu, None, **options)  # type: ignore[arg-type]
+    assert len(starts) == 2 and "so small ones were made up" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

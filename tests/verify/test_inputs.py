@@ -187,6 +187,17 @@ def test_a_search_that_finds_nothing_ends_with_the_refusal() -> None:
     assert settle({"a": 7, "b": 11}, {}, lambda _: Refusal(0, "never")) == Refusal(0, "never")
 
 
+def test_numbers_in_names_are_no_sizes_and_a_1_is_changed_last() -> None:
+    """What EmbedLayerNorm says of a table of 64 positions, where a batch of 3 or 128 would only fail further on."""
+
+    def attempt(sizes: dict[str, int]) -> Refusal | None:
+        if sizes["batch"] != 1:
+            return Refusal(5, "node_GatherND_74: invalid index found, index = 1")
+        return None if sizes["seq"] == 64 else Refusal(1, f"EmbedLayerNorm_0: ids_3 must broadcast to ids [1,{sizes['seq']}]; got [1,64]")
+
+    assert settle({"batch": 1, "seq": 128}, {}, attempt) == {"batch": 1, "seq": 64}
+
+
 def test_what_was_learnt_holds_for_other_sizes() -> None:
     settled, tried = {"a": 7, "b": 7, "c": 12, "d": 5, "e": 8}, {"a": 7, "b": 11, "c": 3, "d": 5, "e": 17}
     assert carry(settled, tried, {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}) == {"a": 1, "b": 1, "c": 5, "d": 4, "e": 8}
