@@ -43,7 +43,8 @@ inline constexpr float kTooMuch = 0x1p-7f;
 ONNXFUSE_INLINE bool TakesDigits(float too_much, float squares) { return too_much > squares * kTooMuch; }
 ONNXFUSE_INLINE Mask TakesDigits(Vec too_much, Vec squares) { return too_much > squares * Set(kTooMuch); }
 
-// Of elements [begin, begin + count); first(i, lanes) is called once for each, then again(i, lanes).
+// Of elements [begin, begin + count); first(i, lanes) is called once for each, then again(i, lanes). Where the rounding of the
+// mean takes digits of the squares, they are summed once more about a better one.
 template <typename First, typename Again>
 ONNXFUSE_INLINE Moments MomentsOf(int64_t begin, int64_t count, First&& first, Again&& again) {
   const float size = static_cast<float>(count);

@@ -1,6 +1,6 @@
 #include "custom_ops/_runtime/columns.h"
 #include "custom_ops/_runtime/dispatch.h"
-#include "custom_ops/_runtime/normalize.h"
+#include "custom_ops/_runtime/rows.h"
 #include "custom_ops/_runtime/simd.h"
 #include "custom_ops/l2_norm/kernel.h"
 
