@@ -43,7 +43,7 @@ void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int6
   const int64_t first = row * args.cols + col;
   const T* bias = args.bias == nullptr ? nullptr : args.bias + col;
   const T* residual = args.residual == nullptr ? nullptr : args.residual + first;
-  T* y = args.y + first;
+  T* y = args.y == nullptr ? nullptr : args.y + first;
   float* unrounded = args.unrounded == nullptr ? nullptr : args.unrounded + first;
   const bool is_late = args.is_residual_last;
   const int64_t step = args.cols, below = rows * step;  // what comes next, as a rule: the rows below
@@ -51,17 +51,20 @@ void FinishAs(const LinearArgs<T>& args, const float* sums, int64_t stride, int6
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * step;
     ForEachVec(cols, [&](int64_t i, int lanes) {
-      Prefetch<Fetch::kFar>(y + at + below + i);
       if (residual != nullptr) Prefetch<Fetch::kFar>(residual + at + below + i);
       Vec v = LoadN(sums + r * stride + i, lanes) * alpha;
       if (bias != nullptr) v = v + LoadN(bias + i, lanes);
       if (residual != nullptr && !is_late) v = v + LoadN(residual + at + i, lanes);
       v = Activate<kActivation>(v, a, b);
       if (residual != nullptr && is_late) v = v + LoadN(residual + at + i, lanes);
+      auto put = [&](auto* to) {
+        Prefetch<Fetch::kFar>(to + at + below + i);
+        StoreN(to + at + i, v, lanes);
+      };
       if (unrounded != nullptr) {
-        StoreN(unrounded + at + i, v, lanes);
+        put(unrounded);
       } else {
-        StoreN(y + at + i, v, lanes);
+        put(y);
       }
     });
   }
